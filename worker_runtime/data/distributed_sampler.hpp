@@ -1,0 +1,37 @@
+// Which examples a rank sees in an epoch: the very indices of torch.utils.data.DistributedSampler for the
+// same dataset size, world size, rank, seed, epoch, shuffle and drop_last.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace cpprun::worker {
+
+struct DistributedSamplerOptions {
+  bool shuffle = true;
+  std::int64_t seed = 0;  // the same on all ranks
+  // False: the list is repeated from its start until it divides by the world size; true: its end is dropped.
+  bool drop_last = false;
+};
+
+class DistributedSampler {
+ public:
+  // Throws ConfigError for an empty dataset (Python fails on it in its iterator), a rank outside of
+  // 0..world_size-1, and a dataset with fewer examples than ranks under drop_last (some Python versions give
+  // no examples at all there).
+  DistributedSampler(std::int64_t dataset_size, int world_size, int rank,
+                     const DistributedSamplerOptions& options);
+
+  // This rank's indices in `epoch`, in order; size() of them on every rank.
+  std::vector<std::int64_t> indices(std::int64_t epoch) const;
+  std::int64_t size() const { return num_samples_; }
+
+ private:
+  std::int64_t dataset_size_;
+  int world_size_;
+  int rank_;
+  DistributedSamplerOptions options_;
+  std::int64_t num_samples_;
+};
+
+}  // namespace cpprun::worker
