@@ -1,7 +1,8 @@
 # Sourced by the scripts beside it: where things are, and the few steps that several of them take.
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
-export CPPRUN_VENV="${CPPRUN_VENV:-$root/.venv}"
+CPPRUN_VENV=$(realpath -sm -- "${CPPRUN_VENV:-$root/.venv}")
+export CPPRUN_VENV
 
 say() { printf '==> %s\n' "$*"; }
 die() { printf '%s: %s\n' "$(basename -- "$0")" "$*" >&2; exit 1; }
@@ -21,7 +22,7 @@ build() {
   shift 2
   while [ "$1" != -- ]; do definitions+=("$1"); shift; done
   shift
-  cd "$root"
+  cd "$root" || exit
   say "Configuring $folder"
   cmake --preset "$preset" -B "$folder" --log-level=WARNING -DCPPRUN_VENV="$CPPRUN_VENV" "${definitions[@]}"
   say "Building $folder (a first build takes minutes; later ones build only what changed)"

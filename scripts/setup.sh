@@ -94,38 +94,24 @@ require_disk() {
     "make room, or name a folder on another disk in CPPRUN_VENV"
 }
 
-# The stamp holds the requirements that the environment was seen to meet; it is written last. A worker's
-# requirements are a part of the complete ones.
-stamp=$CPPRUN_VENV/cpprun-requirements.txt
-stamp_matches() {
-  [ -x "$CPPRUN_VENV/bin/python" ] || return 1
-  cmp -s "$stamp" scripts/requirements-torch.txt ||
-    { [ "$flavour" = worker ] && cmp -s "$stamp" scripts/requirements-worker.txt; }
-}
-
+# What is there is looked at each time, file by file: an installation that was cut short, or ran out of disk, is
+# finished by the next run.
 install_torch() {
   local requirements=scripts/requirements-$flavour.txt needed
   cd "$root"
-  if stamp_matches; then
+  make_venv
+  needed=$("$CPPRUN_VENV/bin/python" scripts/venv_state.py "$requirements")
+  if [ -z "$needed" ]; then
     say "LibTorch: all there ($CPPRUN_VENV)"
     return
   fi
-  make_venv
+  if [ "$flavour" = worker ]; then require_disk 3; else require_disk 10; fi
+  say "Installing in $CPPRUN_VENV: ${needed//$'\n'/ }"
+  "$CPPRUN_VENV/bin/python" scripts/venv_state.py --repair "$requirements" >/dev/null
+  # shellcheck disable=SC2086  # one word a package
+  "$CPPRUN_VENV/bin/python" -m pip install --disable-pip-version-check --no-deps $needed
   needed=$("$CPPRUN_VENV/bin/python" scripts/venv_state.py "$requirements")
-  if [ -n "$needed" ]; then
-    if [ "$flavour" = worker ]; then require_disk 3; else require_disk 10; fi
-    say "Installing in $CPPRUN_VENV:" $needed
-    rm -f "$stamp"
-    "$CPPRUN_VENV/bin/python" scripts/venv_state.py --repair "$requirements" >/dev/null
-    # shellcheck disable=SC2086  # one word a package
-    "$CPPRUN_VENV/bin/python" -m pip install --disable-pip-version-check --no-deps $needed
-    needed=$("$CPPRUN_VENV/bin/python" scripts/venv_state.py "$requirements")
-    [ -z "$needed" ] || die "these packages are still incomplete in $CPPRUN_VENV:" $needed
-  fi
-  if [ -w "$CPPRUN_VENV" ]; then
-    cp "$requirements" "$stamp.new" && mv "$stamp.new" "$stamp"
-  fi
-  say "LibTorch: ready ($CPPRUN_VENV)"
+  [ -z "$needed" ] || die "these packages are still incomplete in $CPPRUN_VENV: ${needed//$'\n'/ }"
 }
 
 command -v dpkg-query >/dev/null || die "this script knows Debian and Ubuntu only; elsewhere install" \
