@@ -1,0 +1,107 @@
+// The store's wire protocol as values: requests decoded from bytes, replies encoded to bytes. Pure; see
+// PROTOCOL.md for the protocol in words. All integers are little-endian; a string is a u64 length and bytes.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cpprun::store {
+
+inline constexpr std::uint32_t kMagic = 0x3C85F7CE;
+inline constexpr std::size_t kMaxKeyBytes = 8192;
+inline constexpr std::size_t kMaxValueBytes = 8'388'608;
+inline constexpr std::uint64_t kMaxKeysPerRequest = 131'072;
+// Of one request that must be whole before it is served: room for the largest COMPARE_SET and for long lists
+// of keys. MULTI_SET is served pair by pair and has no such limit.
+inline constexpr std::size_t kMaxRequestBytes = std::size_t{32} << 20;
+inline constexpr std::size_t kMaxReplyBytes = std::size_t{64} << 20;
+// Above this many unsent reply bytes no further request of that connection is served.
+inline constexpr std::size_t kReplyPauseBytes = std::size_t{1} << 20;
+inline constexpr std::chrono::milliseconds kUnvalidatedLifetime = std::chrono::seconds(10);
+inline constexpr std::chrono::milliseconds kStalledReaderLifetime = std::chrono::seconds(60);
+
+enum class Op : std::uint8_t {
+  Validate = 0,
+  Set = 1,
+  CompareSet = 2,
+  Get = 3,
+  Add = 4,
+  Check = 5,
+  Wait = 6,
+  GetNumKeys = 7,
+  DeleteKey = 8,
+  Append = 9,
+  MultiGet = 10,
+  MultiSet = 11,
+  CancelWait = 12,
+  Ping = 13,
+  QueuePush = 14,
+  QueuePop = 15,
+  QueueLen = 16,
+  ListKeys = 17,
+  Barrier = 18,
+};
+inline constexpr std::uint8_t kLastOp = 18;
+
+inline constexpr std::uint8_t kReady = 0;
+inline constexpr std::uint8_t kNotReady = 1;
+inline constexpr std::uint8_t kStopWaiting = 0;
+inline constexpr std::uint8_t kWaitCancelled = 1;
+
+// One request. The views point into the bytes it was decoded from. MULTI_SET comes as one request a pair.
+struct Request {
+  Op op = Op::Ping;
+  std::string_view key;
+  std::string_view value;              // SET, APPEND, QUEUE_PUSH, MULTI_SET; COMPARE_SET: desired
+  std::string_view expected;           // COMPARE_SET
+  std::int64_t number = 0;             // ADD: delta; BARRIER: world size; PING: nonce
+  std::vector<std::string_view> keys;  // CHECK, WAIT, MULTI_GET
+};
+
+// Why a connection cannot go on.
+enum class Fault {
+  None,
+  NotValidated,  // the first request is not VALIDATE, or its magic is wrong
+  ValidatedTwice,
+  UnknownOpcode,
+  KeyTooLong,
+  ValueTooLong,
+  TooManyKeys,
+  RequestTooLong,
+  NotANumber,  // ADD or BARRIER on a value that is not one
+  ReplyTooLong,
+  TooManyWaits,  // more open registrations than one request may name keys
+  SlowReader,
+  NeverValidated,  // no VALIDATE within the limit
+};
+const char* describe(Fault fault);  // a phrase after "closed <peer>: "
+
+// Decodes the requests of one connection. Holds no bytes: the caller keeps what a request still lacks and
+// offers it again with more behind it. No work is done twice however the bytes are split.
+class RequestDecoder {
+ public:
+  enum class State { Complete, NeedMore, Faulty };
+  struct Result {
+    State state;
+    std::size_t consumed =
+        0;  // bytes to drop from the front; also with NeedMore (a served part of MULTI_SET)
+    Fault fault = Fault::None;
+  };
+
+  // `input` starts where the last Complete request ended. `request` is filled if Complete.
+  Result next(std::string_view input, Request& request);
+
+  bool validated() const { return validated_; }
+
+ private:
+  bool validated_ = false;
+  std::uint32_t pairs_left_ = 0;  // of a MULTI_SET in progress
+  std::uint32_t keys_seen_ = 0;   // of an incomplete list of keys
+  std::uint32_t resume_at_ = 0;   // where the list's next key starts
+};
+
+}  // namespace cpprun::store

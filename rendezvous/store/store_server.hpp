@@ -1,0 +1,54 @@
+// The store on the network: speaks the protocol of PROTOCOL.md to any number of clients, LibTorch's TCPStore
+// among them, on one thread.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "rendezvous/async/tokens.hpp"
+#include "rendezvous/store/protocol.hpp"
+
+namespace cpprun::store {
+
+// A listening socket on `address`, or on every interface (IPv6 and IPv4) without one; port 0 lets the kernel
+// choose. Throws std::system_error whose text names the address and port.
+asio::ip::tcp::acceptor bind_acceptor(asio::io_context& context,
+                                      const std::optional<asio::ip::address>& address, std::uint16_t port);
+
+// What a client may cost; breaking one closes that client's connection with a logged reason.
+struct ServerLimits {
+  std::chrono::milliseconds unvalidated = kUnvalidatedLifetime;  // from accept to a complete VALIDATE
+  std::chrono::milliseconds stalled = kStalledReaderLifetime;    // without taking a byte of a pending reply
+  std::size_t reply_bytes = kMaxReplyBytes;                      // of one reply
+};
+
+class StoreServer {
+ public:
+  explicit StoreServer(asio::ip::tcp::acceptor acceptor, ServerLimits limits = {});
+  // Closes what is still open. run() must have returned, or never have started.
+  ~StoreServer();
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+
+  // Serves until stop() or cancellation; then every connection and the listener are closed. Once only.
+  awaitable<void> run();
+  void stop();
+
+  // From now on the table is empty, and every connection accepted so far is closed.
+  void start_empty_table();
+
+  std::uint16_t port() const;
+  std::size_t connections() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cpprun::store
