@@ -62,3 +62,5 @@ function(cpprun_script_test name)
     set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}")
   endif()
 endfunction()
+
+include(CheckHeaders)
