@@ -29,7 +29,7 @@ class Rules:
                 case ["library", name, *prefixes]:
                     self.libraries.update(dict.fromkeys(prefixes, name))
                 case ["layer", folder, *allowed]:
-                    self.layers[folder] = {folder, "system", *allowed}
+                    self.layers.setdefault(folder, {folder, "system"}).update(allowed)
                 case ["only", folder, prefix, *files]:
                     self.only.append((folder, prefix, files))
                 case ["pure", *globs]:

@@ -4,7 +4,8 @@
 
 set(_check_headers_sources)
 foreach(_folder IN ITEMS launcher rendezvous worker_runtime/contract)
-  file(GLOB_RECURSE _headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/${_folder}/*.hpp")
+  file(GLOB_RECURSE _headers CONFIGURE_DEPENDS
+       RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/${_folder}/*.hpp")
   foreach(_header IN LISTS _headers)
     string(REGEX REPLACE "hpp$" "cpp" _own_source "${_header}")
     if(EXISTS "${PROJECT_SOURCE_DIR}/${_own_source}")
