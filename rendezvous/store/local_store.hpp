@@ -27,11 +27,13 @@ class LocalStore : public Store {
   awaitable<std::int64_t> count() override;
 
  private:
+  struct OpenWait;
+
   void wake(const Wakeups& woken);
 
   asio::any_io_executor executor_;
   StoreTable table_;
-  std::unordered_map<ConnectionId, async::Event*> waiting_;
+  std::unordered_map<ConnectionId, OpenWait*> waiting_;
   ConnectionId next_id_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -98,10 +99,24 @@ class RequestDecoder {
   bool validated() const { return validated_; }
 
  private:
+  class FieldReader;
+  static bool read_fields(FieldReader& in, Request& request);
+  bool read_key_list(FieldReader& in, std::size_t start, Request& request);
+  static Result incomplete(Fault fault, std::string_view input, std::size_t start);
+
   bool validated_ = false;
   std::uint32_t pairs_left_ = 0;  // of a MULTI_SET in progress
   std::uint32_t keys_seen_ = 0;   // of an incomplete list of keys
-  std::uint32_t resume_at_ = 0;   // where the list's next key starts
+  std::uint32_t resume_at_ = 0;   // where the list's next key starts, from the request's first byte
 };
+
+// Appends a fixed-size number, or a length and its bytes, as requests and replies hold them.
+template <typename T>
+void put_number(std::string& out, T value) {
+  char bytes[sizeof(T)];
+  std::memcpy(bytes, &value, sizeof(T));
+  out.append(bytes, sizeof(T));
+}
+void put_text(std::string& out, std::string_view text);
 
 }  // namespace cpprun::store

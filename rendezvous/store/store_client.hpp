@@ -1,7 +1,7 @@
 // A store on another process's server, by the protocol of PROTOCOL.md.
 #pragma once
 
-#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -13,7 +13,7 @@
 namespace cpprun::store {
 
 struct StoreEndpoint {
-  std::string host;  // a numeric address, or a name that is looked up once
+  std::string host;  // a numeric address, or a name to look up
   std::uint16_t port = 0;
 };
 std::string to_string(const StoreEndpoint& endpoint);  // host:port, an IPv6 address in brackets
@@ -22,7 +22,7 @@ class StoreConnection;
 
 // Uses one connection for each call in flight and keeps idle ones, so that a long wait never holds up another
 // call. A connection is given up when a call on it fails, is cancelled or times out; the next call makes
-// another one.
+// another one. set and append return once the store has answered, so what they wrote is there for everybody.
 class StoreClient : public Store {
  public:
   // Limit of one plain request, and of making one more connection.
@@ -45,7 +45,7 @@ class StoreClient : public Store {
   awaitable<bool> erase(Key key) override;
   awaitable<std::int64_t> count() override;
 
-  // The local address of the first connection, as the server's side sees this host; numeric.
+  // Of the first connection, numeric: how the store's side reaches this host.
   const std::string& local_address() const { return local_address_; }
   const StoreEndpoint& endpoint() const { return endpoint_; }
 
@@ -53,10 +53,13 @@ class StoreClient : public Store {
   class Lease;
 
   StoreClient(StoreEndpoint endpoint, std::chrono::milliseconds request_limit);
+  Deadline request_deadline() const { return Deadline::after(request_limit_); }
   awaitable<Lease> borrow(Deadline deadline);
+  awaitable<void> write(std::string request);
 
   StoreEndpoint endpoint_;
   std::chrono::milliseconds request_limit_;
+  asio::ip::tcp::endpoint address_;  // the one of the host's addresses that answered
   std::string local_address_;
   std::vector<std::unique_ptr<StoreConnection>> idle_;
 };

@@ -1,0 +1,162 @@
+#include "rendezvous/store/store_connection.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/system/system_error.hpp>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "rendezvous/async/tokens.hpp"
+#include "rendezvous/store/protocol.hpp"
+
+namespace cpprun::store {
+namespace {
+
+using asio::ip::tcp;
+using async::error_code;
+using async::use_error;
+
+constexpr std::size_t kReadBytes = 16 * 1024;
+
+StoreError unreachable(const std::string& name, const std::string& reason) {
+  return StoreError(StoreFailure::Unreachable, "cannot connect to the store at " + name + ": " + reason);
+}
+
+StoreError lost(const std::string& name, const std::string& reason) {
+  return StoreError(StoreFailure::Lost, "lost the connection to the store at " + name + ": " + reason);
+}
+
+StoreError no_answer(const std::string& name) {
+  return StoreError(StoreFailure::NoAnswer, "the store at " + name + " did not answer a request in time");
+}
+
+std::string text_of(int error) {
+  return std::system_category().message(error);
+}
+
+// Opened here rather than by Asio, which would let children inherit the descriptor.
+tcp::socket open_socket(const asio::any_io_executor& executor, const tcp::endpoint& endpoint) {
+  tcp::socket socket(executor);
+  const int fd =
+      ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+  if (fd < 0) throw std::system_error(errno, std::system_category(), "socket");
+  socket.assign(endpoint.protocol(), fd);
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  return socket;
+}
+
+}  // namespace
+
+awaitable<std::unique_ptr<StoreConnection>> StoreConnection::open(tcp::endpoint endpoint, std::string name,
+                                                                  Deadline deadline) {
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  tcp::socket socket = open_socket(executor, endpoint);
+  const std::optional<std::tuple<error_code>> connected =
+      co_await async::before(deadline, socket.async_connect(endpoint, use_error));
+  if (!connected) throw unreachable(name, "it did not answer in time");
+  if (const error_code error = std::get<0>(*connected)) throw unreachable(name, error.message());
+
+  std::unique_ptr<StoreConnection> connection(new StoreConnection(std::move(socket), endpoint, name));
+  const std::uint32_t nonce = static_cast<std::uint32_t>(::getpid());
+  std::string hello;
+  put_number(hello, Op::Validate);
+  put_number(hello, kMagic);
+  put_number(hello, Op::Ping);
+  put_number(hello, nonce);
+  std::uint32_t answer = 0;
+  try {
+    co_await connection->send(hello, deadline);
+    answer = co_await connection->receive_number<std::uint32_t>(deadline);
+  } catch (const StoreError& error) {
+    throw unreachable(name, error.failure() == StoreFailure::NoAnswer
+                                ? "it accepted the connection and said nothing"
+                                : "it closed the connection");
+  }
+  if (answer != nonce) throw unreachable(name, "what answers there is not a store");
+  co_return connection;
+}
+
+awaitable<void> StoreConnection::send(std::string_view bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n > 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) throw lost(name_, text_of(errno));
+    const bool ready = co_await wait_socket(tcp::socket::wait_write, deadline);
+    if (!ready) throw no_answer(name_);
+  }
+}
+
+awaitable<bool> StoreConnection::wait_readable(Deadline deadline) {
+  if (!received_.empty()) co_return true;
+  const bool ready = co_await wait_socket(tcp::socket::wait_read, deadline);
+  co_return ready;
+}
+
+awaitable<std::string> StoreConnection::receive(std::size_t size, Deadline deadline) {
+  while (received_.size() < size) {
+    if (read_some()) continue;
+    const bool ready = co_await wait_socket(tcp::socket::wait_read, deadline);
+    if (!ready) throw no_answer(name_);
+  }
+  std::string bytes = received_.substr(0, size);
+  received_.erase(0, size);
+  co_return bytes;
+}
+
+// False if there is nothing to read yet.
+bool StoreConnection::read_some() {
+  std::array<char, kReadBytes> buffer;
+  for (;;) {
+    const ssize_t n = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), 0);
+    if (n > 0) received_.append(buffer.data(), static_cast<std::size_t>(n));
+    if (n > 0) return true;
+    if (n == 0) throw lost(name_, "the store closed it");
+    if (errno == EAGAIN) return false;
+    if (errno != EINTR) throw lost(name_, text_of(errno));
+  }
+}
+
+// False at the deadline.
+awaitable<bool> StoreConnection::wait_socket(tcp::socket::wait_type what, Deadline deadline) {
+  const std::optional<std::tuple<error_code>> ready =
+      co_await async::before(deadline, socket_.async_wait(what, use_error));
+  // The only error of a wait is that our caller was cancelled.
+  if (ready && std::get<0>(*ready)) throw boost::system::system_error(std::get<0>(*ready));
+  co_return ready.has_value();
+}
+
+awaitable<std::string> StoreConnection::receive_text(Deadline deadline) {
+  const std::uint64_t size = co_await receive_number<std::uint64_t>(deadline);
+  if (size > kMaxReplyBytes) throw lost(name_, "its reply is longer than the protocol allows");
+  std::string text = co_await receive(size, deadline);
+  co_return text;
+}
+
+bool StoreConnection::usable() {
+  char byte = 0;
+  const ssize_t n = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK);
+  return received_.empty() && n < 0 && errno == EAGAIN;
+}
+
+std::string StoreConnection::local_address() const {
+  asio::ip::address address = socket_.local_endpoint().address();
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    address = asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
+  }
+  return address.to_string();
+}
+
+}  // namespace cpprun::store

@@ -1,0 +1,316 @@
+#include "rendezvous/store/store_server.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <cerrno>
+#include <queue>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/async/event.hpp"
+#include "rendezvous/async/task_group.hpp"
+#include "rendezvous/store/store_session.hpp"
+
+namespace cpprun::store {
+namespace {
+
+using asio::ip::tcp;
+using async::Clock;
+using async::error_code;
+
+constexpr std::size_t kReadBytes = 64 * 1024;
+constexpr int kEventsPerRound = 256;
+constexpr int kRoundsPerTurn = 16;   // before other coroutines of the thread get theirs
+constexpr int kAcceptsPerTurn = 64;  // likewise
+constexpr std::chrono::seconds kAcceptPause(1);
+
+int open_epoll() {
+  const int fd = ::epoll_create1(EPOLL_CLOEXEC);
+  if (fd < 0) throw std::system_error(errno, std::system_category(), "epoll_create1");
+  return fd;
+}
+
+// Accepted sockets inherit these. Keep-alive ends the connections of hosts that vanished without a word.
+void set_options_for_accepted(int listener) {
+  const auto set = [listener](int level, int option, int value) {
+    ::setsockopt(listener, level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 20);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+// Numeric; never looked up.
+std::string to_text(const tcp::endpoint& peer) {
+  asio::ip::address address = peer.address();
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    address = asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
+  }
+  return address.to_string() + ":" + std::to_string(peer.port());
+}
+
+bool is_shortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM || error == ENOSPC;
+}
+
+}  // namespace
+
+// The sessions' sockets are watched by an epoll instance of the server's own, of which Asio sees only
+// "something is ready": a session then needs no coroutine and no operation in Asio (a sixth of the memory),
+// and a request costs two system calls (receive, send) instead of three.
+class StoreServer::Impl {
+ public:
+  Impl(tcp::acceptor acceptor, ServerLimits limits)
+      : limits_(limits),
+        acceptor_(std::move(acceptor)),
+        port_(acceptor_.local_endpoint().port()),
+        epoll_(acceptor_.get_executor(), open_epoll()),
+        input_(kReadBytes),
+        work_{table_, limits_, input_, {}, {}, {}},
+        room_(acceptor_.get_executor()),
+        earlier_limit_(acceptor_.get_executor()) {
+    set_options_for_accepted(acceptor_.native_handle());
+  }
+
+  awaitable<void> run();
+  void stop();
+  void start_empty_table();
+  std::uint16_t port() const { return port_; }
+  std::size_t connections() const { return sessions_.size() - free_.size(); }
+
+ private:
+  awaitable<void> accept_connections();
+  awaitable<void> serve_connections();
+  awaitable<void> enforce_limits();
+
+  int accept_one();
+  void serve_ready();
+  void settle(ConnectionId id, StoreSession::State state);
+  void watch_limit(ConnectionId id);
+  void close(ConnectionId id);
+  void log_fault(const StoreSession& session, Fault fault);
+  void close_all();
+
+  struct Watch {
+    Clock::time_point when;
+    ConnectionId id;
+    bool operator>(const Watch& other) const { return when > other.when; }
+  };
+
+  ServerLimits limits_;
+  tcp::acceptor acceptor_;
+  std::uint16_t port_;
+  asio::posix::stream_descriptor epoll_;
+  std::vector<char> input_;
+  StoreTable table_;
+  SessionWork work_;
+  std::vector<std::unique_ptr<StoreSession>> sessions_;  // by connection id; null where free
+  std::vector<ConnectionId> free_;
+  // Looked at lazily: an entry whose session has gone, or no longer has a limit, is dropped when it comes up.
+  std::priority_queue<Watch, std::vector<Watch>, std::greater<>> watches_;
+  async::Event room_;           // a connection was closed
+  async::Event earlier_limit_;  // the first of watches_ has changed
+  std::array<bool, static_cast<std::size_t>(Fault::NeverValidated) + 1> logged_{};
+  bool shortage_logged_ = false;
+  bool stopped_ = false;
+  async::TaskGroup* tasks_ = nullptr;  // while run() runs
+};
+
+awaitable<void> StoreServer::Impl::run() {
+  co_await asio::this_coro::throw_if_cancelled(false);
+  async::TaskGroup tasks(acceptor_.get_executor());
+  tasks_ = &tasks;
+  if (!stopped_) {
+    tasks.start(accept_connections());
+    tasks.start(serve_connections());
+    tasks.start(enforce_limits());
+  }
+  co_await tasks.join();
+  tasks_ = nullptr;
+  close_all();
+  error_code ignored;
+  acceptor_.close(ignored);
+}
+
+void StoreServer::Impl::stop() {
+  stopped_ = true;
+  if (tasks_) tasks_->cancel();
+}
+
+void StoreServer::Impl::start_empty_table() {
+  spdlog::debug("store: starts an empty table; {} connections of the one before are closed", connections());
+  close_all();
+  table_ = StoreTable();
+}
+
+awaitable<void> StoreServer::Impl::accept_connections() {
+  for (;;) {
+    auto [error] = co_await acceptor_.async_wait(tcp::acceptor::wait_read, async::use_error);
+    if (error) co_return;
+    int failure = 0;
+    for (int i = 0; i < kAcceptsPerTurn && failure == 0; ++i) failure = accept_one();
+    if (failure == EAGAIN) shortage_logged_ = false;
+    if (!is_shortage(failure)) continue;
+    if (!std::exchange(shortage_logged_, true)) {
+      spdlog::info("store: accepting no more connections for now ({} are open): {}", connections(),
+                   std::system_category().message(failure));
+    }
+    const Clock::time_point retry = Clock::now() + kAcceptPause;
+    co_await room_.wait_until(retry);
+  }
+}
+
+// Zero, or why there was nothing to accept.
+int StoreServer::Impl::accept_one() {
+  tcp::endpoint peer;
+  socklen_t length = static_cast<socklen_t>(peer.capacity());
+  const int fd = ::accept4(acceptor_.native_handle(), peer.data(), &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return errno == EAGAIN || is_shortage(errno) ? errno : 0;  // else: that peer has gone again
+  peer.resize(length);
+  if (free_.empty()) {
+    free_.push_back(static_cast<ConnectionId>(sessions_.size()));
+    sessions_.emplace_back();
+  }
+  const ConnectionId id = free_.back();
+  std::unique_ptr<StoreSession> session = std::make_unique<StoreSession>(fd, id, peer, Clock::now());
+  session->interest = EPOLLIN;
+  epoll_event event{.events = EPOLLIN, .data = {.u32 = id}};
+  if (::epoll_ctl(epoll_.native_handle(), EPOLL_CTL_ADD, fd, &event) != 0) return errno;
+  free_.pop_back();
+  sessions_[id] = std::move(session);
+  watch_limit(id);
+  return 0;
+}
+
+awaitable<void> StoreServer::Impl::serve_connections() {
+  for (;;) {
+    auto [error] = co_await epoll_.async_wait(asio::posix::stream_descriptor::wait_read, async::use_error);
+    if (error) co_return;
+    serve_ready();
+  }
+}
+
+void StoreServer::Impl::serve_ready() {
+  std::array<epoll_event, kEventsPerRound> events;
+  for (int round = 0; round < kRoundsPerTurn; ++round) {
+    const int ready = ::epoll_wait(epoll_.native_handle(), events.data(), kEventsPerRound, 0);
+    if (ready <= 0) return;
+    for (int i = 0; i < ready; ++i) {
+      const ConnectionId id = events[i].data.u32;
+      const bool writable = (events[i].events & EPOLLOUT) != 0;
+      const bool gone = (events[i].events & (EPOLLERR | EPOLLHUP)) != 0;
+      StoreSession* session = sessions_[id].get();
+      if (!session) continue;  // closed by an earlier event of this round
+      StoreSession::State state = StoreSession::State::Open;
+      if (writable && session->wants_write()) state = session->on_writable(work_);
+      const bool readable = (events[i].events & EPOLLIN) != 0;
+      if (state == StoreSession::State::Open && (readable || gone) && session->wants_read()) {
+        state = session->on_readable(work_);
+      } else if (gone) {
+        state = StoreSession::State::Left;
+      }
+      settle(id, state);
+      for (const ConnectionId woken : work_.woken) settle(woken, sessions_[woken]->on_woken());
+      work_.woken.clear();
+    }
+  }
+}
+
+// After anything that touched a session: closes it, or watches its socket for what it now needs.
+void StoreServer::Impl::settle(ConnectionId id, StoreSession::State state) {
+  StoreSession& session = *sessions_[id];
+  if (state == StoreSession::State::Faulty) log_fault(session, session.fault());
+  if (state != StoreSession::State::Open) return close(id);
+  const unsigned interest = (session.wants_read() ? EPOLLIN : 0U) | (session.wants_write() ? EPOLLOUT : 0U);
+  if (interest == session.interest) return;
+  if (session.wants_write() && (session.interest & EPOLLOUT) == 0) watch_limit(id);
+  session.interest = interest;
+  epoll_event event{.events = interest, .data = {.u32 = id}};
+  ::epoll_ctl(epoll_.native_handle(), EPOLL_CTL_MOD, session.fd(), &event);
+}
+
+void StoreServer::Impl::watch_limit(ConnectionId id) {
+  const std::optional<StoreSession::Limit> limit = sessions_[id]->limit(limits_);
+  if (!limit) return;
+  const bool first = watches_.empty() || limit->when < watches_.top().when;
+  watches_.push({limit->when, id});
+  if (first) earlier_limit_.notify_all();
+}
+
+awaitable<void> StoreServer::Impl::enforce_limits() {
+  for (;;) {
+    const Clock::time_point next = watches_.empty() ? Clock::time_point::max() : watches_.top().when;
+    co_await earlier_limit_.wait_until(next);
+    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+    if (state.cancelled() != asio::cancellation_type::none) co_return;
+    const Clock::time_point now = Clock::now();
+    while (!watches_.empty() && watches_.top().when <= now) {
+      const ConnectionId id = watches_.top().id;
+      watches_.pop();
+      const std::optional<StoreSession::Limit> limit =
+          sessions_[id] ? sessions_[id]->limit(limits_) : std::optional<StoreSession::Limit>();
+      if (!limit) continue;
+      if (limit->when > now) {
+        watches_.push({limit->when, id});
+        continue;
+      }
+      log_fault(*sessions_[id], limit->fault);
+      close(id);
+    }
+  }
+}
+
+// Once for each cause, so that a flood of bad clients does not become a flood of lines.
+void StoreServer::Impl::log_fault(const StoreSession& session, Fault fault) {
+  const bool first = !std::exchange(logged_[static_cast<std::size_t>(fault)], true);
+  spdlog::log(first ? spdlog::level::info : spdlog::level::debug, "store: closed the connection of {}: {}{}",
+              to_text(session.peer()), describe(fault),
+              first ? " (further connections closed for this are logged at level debug)" : "");
+}
+
+void StoreServer::Impl::close(ConnectionId id) {
+  table_.forget(id);
+  // Explicitly: a child between fork and exec may hold the socket open, and with it the registration.
+  ::epoll_ctl(epoll_.native_handle(), EPOLL_CTL_DEL, sessions_[id]->fd(), nullptr);
+  sessions_[id].reset();
+  free_.push_back(id);
+  room_.notify_all();
+}
+
+void StoreServer::Impl::close_all() {
+  for (ConnectionId id = 0; id < sessions_.size(); ++id) {
+    if (sessions_[id]) close(id);
+  }
+}
+
+StoreServer::StoreServer(tcp::acceptor acceptor, ServerLimits limits)
+    : impl_(std::make_unique<Impl>(std::move(acceptor), limits)) {}
+StoreServer::~StoreServer() = default;
+
+awaitable<void> StoreServer::run() {
+  return impl_->run();
+}
+void StoreServer::stop() {
+  impl_->stop();
+}
+void StoreServer::start_empty_table() {
+  impl_->start_empty_table();
+}
+std::uint16_t StoreServer::port() const {
+  return impl_->port();
+}
+std::size_t StoreServer::connections() const {
+  return impl_->connections();
+}
+
+}  // namespace cpprun::store

@@ -1,0 +1,78 @@
+// One client's connection at the server: what lies between its socket and the table. Plain state, no
+// coroutine: the server tells it when its socket is ready, so an idle connection costs little more than this
+// object.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/async/deadline.hpp"
+#include "rendezvous/store/protocol.hpp"
+#include "rendezvous/store/store_server.hpp"
+#include "rendezvous/store/store_table.hpp"
+
+namespace cpprun::store {
+
+// What the sessions of a server share while one of them works.
+struct SessionWork {
+  StoreTable& table;
+  const ServerLimits& limits;
+  std::span<char> input;  // what one read may fill
+  std::string reply;      // of the requests at hand; empty between calls
+  Request request;
+  Wakeups woken;  // other connections, for the server to tell
+};
+
+class StoreSession {
+ public:
+  enum class State { Open, Left, Faulty };  // Left: the peer has closed or reset the connection
+
+  // Owns `fd`, a non-blocking socket.
+  StoreSession(int fd, ConnectionId id, asio::ip::tcp::endpoint peer, async::Clock::time_point accepted);
+  ~StoreSession();
+  StoreSession(const StoreSession&) = delete;
+  StoreSession& operator=(const StoreSession&) = delete;
+
+  // Reads once, serves every complete request and sends the replies.
+  State on_readable(SessionWork& work);
+  // Sends what is left of earlier replies, then serves the requests that waited for that.
+  State on_writable(SessionWork& work);
+  // Another connection's request has ended this one's wait.
+  State on_woken();
+
+  bool wants_read() const { return unsent() < kReplyPauseBytes; }
+  bool wants_write() const { return unsent() > 0; }
+  // When this connection is to be closed unless something happens, and for which fault.
+  struct Limit {
+    async::Clock::time_point when;
+    Fault fault;
+  };
+  std::optional<Limit> limit(const ServerLimits& limits) const;
+
+  int fd() const { return fd_; }
+  const asio::ip::tcp::endpoint& peer() const { return peer_; }
+  Fault fault() const { return fault_; }  // where Faulty
+
+  unsigned interest = 0;  // the events the server's epoll watches for
+
+ private:
+  std::size_t unsent() const { return outbox_.size() - sent_; }
+  State serve(std::string_view input, SessionWork& work);
+  std::size_t serve_some(std::string_view input, SessionWork& work);
+  State send(std::string_view bytes);
+
+  int fd_;
+  ConnectionId id_;
+  Fault fault_ = Fault::None;
+  RequestDecoder decoder_;
+  std::string inbox_;   // the beginning of a request, or requests that wait for the outbox to empty
+  std::string outbox_;  // what could not be sent at once, from sent_ on
+  std::size_t sent_ = 0;
+  async::Clock::time_point since_;  // accepted; from the first unsent byte on: last progress
+  asio::ip::tcp::endpoint peer_;
+};
+
+}  // namespace cpprun::store
