@@ -16,9 +16,8 @@ struct DistributedSamplerOptions {
 
 class DistributedSampler {
  public:
-  // Throws ConfigError for an empty dataset (Python fails on it in its iterator), a rank outside of
-  // 0..world_size-1, and a dataset with fewer examples than ranks under drop_last (some Python versions give
-  // no examples at all there).
+  // Throws ConfigError for a negative dataset size or a rank outside of 0..world_size-1. As in Python an
+  // empty dataset, and with drop_last one with fewer examples than ranks, gives no indices: ask size().
   DistributedSampler(std::int64_t dataset_size, int world_size, int rank,
                      const DistributedSamplerOptions& options);
 

@@ -1,0 +1,2 @@
+// Nothing of this header is used by c10d/ProcessGroupGloo.hpp; see ../../README.md.
+#pragma once
