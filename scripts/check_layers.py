@@ -65,17 +65,16 @@ def faults(path: str, text: str, rules: Rules) -> Iterator[str]:
                 yield f'"{include}" is no header of the project, named from its root'
             elif target not in rules.layers[layer]:
                 yield f'{layer} may not include {target} ("{include}")'
-            continue
-        if library is None and "/" in include:
+        elif library is None and "/" in include:
             yield f"<{include}> belongs to no library that conf/layers.txt names"
-        if library is not None and library not in rules.layers[layer]:
+        elif library is not None and library not in rules.layers[layer]:
             yield f"{layer} may not include {library} (<{include}>)"
         if is_pure and (library not in (None, "system", "json") or include in rules.impure):
             yield f"a pure file may not include <{include}>"
         for folder, prefix, files in rules.only:
             if include.startswith(prefix) and (folder == "." or path.startswith(folder + "/")):
                 if not any(fnmatch.fnmatch(path, glob) for glob in files):
-                    yield f"<{include}> belongs in {' '.join(files)} alone"
+                    yield f"{include} belongs in {' '.join(files)} alone"
 
 
 def main() -> None:
