@@ -1,11 +1,9 @@
 #include "worker_runtime/contract/error_record.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
-#include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "worker_runtime/contract/whole_file.hpp"
 
 namespace cpprun::worker {
 namespace {
@@ -24,16 +22,6 @@ std::int64_t timestamp_in(const json& object) {
 std::string string_in(const json& object, const char* key) {
   const json::const_iterator found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-bool write_all(int fd, const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno != EINTR) return false;
-    if (n > 0) done += static_cast<std::size_t>(n);
-  }
-  return true;
 }
 
 }  // namespace
@@ -72,18 +60,9 @@ std::optional<ErrorRecord> parse_error_record(const std::string& text) {
 }
 
 bool write_error_record(const std::string& path, const ErrorRecord& record) {
-  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return false;
-  bool good = write_all(fd, to_json(record)) && ::fsync(fd) == 0;
-  good = ::close(fd) == 0 && good;
-  good = good && ::rename(temporary.c_str(), path.c_str()) == 0;
-  if (!good) {
-    const int cause = errno;
-    ::unlink(temporary.c_str());
-    errno = cause;
-  }
-  return good;
+  const std::error_code error = write_whole_file(path, to_json(record));
+  errno = error.value();
+  return !error;
 }
 
 }  // namespace cpprun::worker

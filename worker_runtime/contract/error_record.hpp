@@ -10,9 +10,9 @@
 namespace cpprun::worker {
 
 struct ErrorRecord {
-  std::string message;           // one line, e.g. "RuntimeError: boom"
-  std::string callstack;         // may be empty
-  std::int64_t timestamp = 0;    // seconds since 1970, 0 if unknown
+  std::string message;         // one line, e.g. "RuntimeError: boom"
+  std::string callstack;       // may be empty
+  std::int64_t timestamp = 0;  // seconds since 1970, 0 if unknown
   std::optional<int> error_code;
 };
 
@@ -22,7 +22,7 @@ std::string to_json(const ErrorRecord& record);
 // for a text that is no such record; never throws, since the text comes from another process.
 std::optional<ErrorRecord> parse_error_record(const std::string& text);
 
-// Writes the record to `path` whole or not at all (temporary file, fsync, rename). Returns false, with errno
+// Writes the record to `path` whole or not at all (see whole_file.hpp). Returns false, with errno
 // set, where the file cannot be written: a worker that is failing has no better place to say so.
 bool write_error_record(const std::string& path, const ErrorRecord& record);
 

@@ -31,9 +31,10 @@ int number_or(const char* name, int fallback, int lowest, int highest) {
 const char* required(const char* name) {
   const char* value = std::getenv(name);
   if (!value) {
-    throw EnvironmentError(std::string(name) +
-                           " is not set: start this program with cpprun (or torchrun), which tells each worker "
-                           "its place");
+    throw EnvironmentError(
+        std::string(name) +
+        " is not set: start this program with cpprun (or torchrun), which tells each worker "
+        "its place");
   }
   return value;
 }
@@ -67,7 +68,9 @@ Variables to_variables(const WorkerEnv& env) {
   };
 }
 
-bool launched() { return std::getenv("RANK") != nullptr; }
+bool launched() {
+  return std::getenv("RANK") != nullptr;
+}
 
 WorkerEnv from_environment() {
   WorkerEnv env;

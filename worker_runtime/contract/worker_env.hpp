@@ -17,14 +17,14 @@ struct WorkerEnv {
   int local_rank = 0;
   int world_size = 1;
   int local_world_size = 1;
-  int group_rank = 0;         // of the agent among the agents
-  int group_world_size = 1;   // number of agents
+  int group_rank = 0;        // of the agent among the agents
+  int group_world_size = 1;  // number of agents
   int role_rank = 0;
   int role_world_size = 1;
   std::string role_name = "default";
   std::string master_addr = "127.0.0.1";  // where the worker store listens
   std::uint16_t master_port = 29500;
-  int restart_count = 0;      // charged restarts so far
+  int restart_count = 0;  // charged restarts so far
   int max_restarts = 0;
   std::string run_id = "none";
   bool use_agent_store = false;  // the agent serves the store at master_addr:master_port

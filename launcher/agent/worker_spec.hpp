@@ -1,0 +1,28 @@
+// What the workers of one node are: the same for every attempt.
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "launcher/process/redirect_policy.hpp"
+
+namespace cpprun::launcher {
+
+struct WorkerSpec {
+  std::string name;  // as the failure report calls the program
+  std::string role;
+  std::string executable;                // path, already looked up
+  std::vector<std::string> argv;         // argv[0] first; $local_rank is filled in for each worker
+  std::vector<std::string> environment;  // "NAME=value", the inherited part
+  int local_world_size = 1;
+  int max_restarts = 0;
+  std::chrono::milliseconds stop_grace{30'000};  // from the first signal to SIGKILL
+  RedirectPolicy redirects;
+  std::string prefix_template;
+  std::string hostname;
+  sigset_t signal_mask{};  // for the workers
+};
+
+}  // namespace cpprun::launcher

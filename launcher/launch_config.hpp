@@ -1,0 +1,60 @@
+// Everything the user asked for, checked: the value that the command line, the environment and nothing else
+// turn into.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "launcher/process/redirect_policy.hpp"
+#include "rendezvous/rendezvous_settings.hpp"
+
+namespace cpprun::launcher {
+
+// Wrong usage or configuration; the sentence says what is wrong and what would be right. Exit code 2.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct LaunchConfig {
+  // nodes and workers
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int nproc_per_node = 1;
+  std::string role = "default";
+
+  // rendezvous
+  bool standalone = false;
+  std::string rdzv_backend = "static";
+  std::string rdzv_endpoint;  // as typed
+  std::string run_id;
+  rendezvous::Settings rdzv_settings;
+  std::string master_addr = "127.0.0.1";
+  std::optional<std::uint16_t> master_port;
+  std::optional<std::string> local_addr;
+
+  // what to run
+  bool module = false;
+  bool no_python = false;
+  std::vector<std::string> command;  // the program and its arguments, as typed
+
+  // restarts and ends
+  int max_restarts = 0;
+  std::chrono::milliseconds shutdown_timeout{30'000};
+  std::vector<int> signals_to_handle;
+  std::string signals_text;
+
+  // output
+  std::optional<std::string> log_dir;
+  RedirectPolicy redirects;
+  std::string prefix_template;
+};
+
+// One line for the log: what is about to run.
+std::string describe(const LaunchConfig& config);
+
+}  // namespace cpprun::launcher

@@ -1,0 +1,50 @@
+// cpprun: parse, log, take the guardian's place or the agent's, run, report, exit.
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <system_error>
+
+#include "launcher/cli.hpp"
+#include "launcher/launch.hpp"
+#include "launcher/log.hpp"
+
+namespace {
+
+using namespace cpprun::launcher;
+
+// A descriptor below 3 that is closed would be taken by the next file we open.
+void open_standard_streams() {
+  int fd = ::open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= 2) fd = ::dup(fd);
+  if (fd > 2) ::close(fd);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  std::string printed;
+  const std::optional<LaunchConfig> config = parse_command_line(arguments, printed);
+  if (!config) {
+    std::fputs(printed.c_str(), stdout);
+    return std::fflush(stdout) == 0 ? 0 : kSystemRefused;
+  }
+  return launch(*config);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  open_standard_streams();
+  ::signal(SIGPIPE, SIG_IGN);
+  set_up_log();
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const UsageError& error) {
+    spdlog::error("{}", error.what());
+    return kWrongUsage;
+  } catch (const std::system_error& error) {
+    spdlog::error("{}", error.what());
+    return kSystemRefused;
+  }
+}

@@ -1,0 +1,36 @@
+// Two processes watch each other, so that none of a job's processes outlives its launcher: the guardian,
+// which is the process the user started, and the agent, its child, which does the work. Both are child
+// subreapers.
+//
+//   agent killed     -> every process below it, of any depth or session, comes to the guardian, which kills
+//                       them all, removes the agent's temporary folder, says what happened, and exits 128+N
+//   guardian killed  -> the agent's guardian pipe ends; being a subreaper itself it ends everything below it
+//
+// The guardian is the agent's parent and not its child because the kernel gives orphans to an ancestor only:
+// a child could not find what a dead agent left behind.
+#pragma once
+
+#include <csignal>
+#include <functional>
+#include <string>
+
+namespace cpprun::launcher {
+
+struct Guardianship {
+  // Removed by the guardian when the agent did not live to do so; may be empty.
+  std::string temporary_folder;
+};
+
+// What the agent gets from its guardian.
+struct AgentSeat {
+  int guardian_pipe;       // readable (at its end) when the guardian is gone; owned by the agent
+  sigset_t original_mask;  // the signal mask that the user's process was started with, for the workers
+};
+
+// Forks. In the child runs `agent` and leaves the process with its result. In the parent passes every signal
+// on to the agent and returns the code to exit with. Signals are blocked from before the fork: the agent
+// unblocks those it handles. Must be called before any thread is started. Throws std::system_error when the
+// system refuses.
+int run_guarded(const Guardianship& guardianship, const std::function<int(const AgentSeat&)>& agent);
+
+}  // namespace cpprun::launcher

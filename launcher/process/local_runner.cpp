@@ -1,0 +1,251 @@
+#include "launcher/process/local_runner.hpp"
+
+#include <spdlog/spdlog.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "launcher/process/child_process.hpp"
+#include "launcher/process/process_tree.hpp"
+#include "launcher/text.hpp"
+
+namespace cpprun::launcher {
+namespace {
+
+// After SIGKILL a process ends at once, unless the kernel holds it.
+constexpr std::chrono::seconds kKillLimit{10};
+// Between two looks for processes that were forked while their parents were being killed.
+constexpr std::chrono::milliseconds kKillAgain{20};
+// A reader of our output that takes nothing for so long is taken for stuck.
+constexpr std::chrono::seconds kReaderPatience{10};
+constexpr std::size_t kLongestErrorFile = 4 * 1024 * 1024;
+
+// The inherited variables with `ours` in place of those of the same name.
+std::vector<std::string> merged(const std::vector<std::string>& inherited, const worker::Variables& ours) {
+  std::set<std::string> names;
+  std::vector<std::string> result;
+  for (const auto& [name, value] : ours) {
+    names.insert(name);
+    result.push_back(name + "=" + value);
+  }
+  for (const std::string& entry : inherited) {
+    if (names.count(entry.substr(0, entry.find('='))) == 0) result.push_back(entry);
+  }
+  return result;
+}
+
+std::optional<worker::ErrorRecord> read_record(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string text(kLongestErrorFile, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return worker::parse_error_record(text);
+}
+
+// The errno of a failed exec, 0 after a good one. Once only: it empties the pipe.
+int read_exec_error(int fd) {
+  int cause = 0;
+  return ::read(fd, &cause, sizeof cause) == static_cast<ssize_t>(sizeof cause) ? cause : 0;
+}
+
+bool children_left() {
+  siginfo_t info{};
+  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+}  // namespace
+
+LocalRunner::LocalRunner(asio::io_context& io, Reaper& reaper, const WorkerSpec& spec,
+                         const RunFolder& folder, Consoles& consoles)
+    : io_(io), reaper_(reaper), spec_(spec), folder_(folder), consoles_(consoles) {}
+
+LocalRunner::~LocalRunner() {
+  // Reached with workers alive only when an error flies past: nothing may outlive the agent.
+  if (children_left()) {
+    for (const ProcessEntry& entry : descendants(::getpid())) ::kill(entry.pid, SIGKILL);
+  }
+}
+
+void LocalRunner::start(const Attempt& attempt) {
+  for (const Worker& worker : workers_) reaper_.forget(worker.pid);
+  workers_.clear();
+  stopping_ = false;
+  pumps_ = std::make_unique<async::TaskGroup>(io_.get_executor());
+  folder_.create_attempt(attempt.number, static_cast<int>(attempt.workers.size()));
+  for (const worker::WorkerEnv& env : attempt.workers) start_worker(attempt, env);
+}
+
+void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& env) {
+  worker::WorkerEnv mine = env;
+  std::string rank_folder;
+  if (folder_.exists()) {
+    rank_folder = folder_.rank_folder(attempt.number, env.local_rank).string();
+    mine.error_file = rank_folder + "/error.json";
+  }
+  const std::string prefix =
+      line_prefix(spec_.prefix_template, {spec_.role, env.rank, env.local_rank, spec_.hostname});
+  Worker worker;
+  worker.ranks = {env.local_rank, env.rank, env.role_rank, env.world_size, env.role_world_size};
+  worker.error_file = mine.error_file;
+  worker.streams = open_streams(io_.get_executor(), routes_of(spec_.redirects, env.local_rank), rank_folder,
+                                prefix, consoles_);
+  ProcessSpec process;
+  process.executable = spec_.executable;
+  for (const std::string& argument : spec_.argv) {
+    // The program's own name is not a template.
+    process.argv.push_back(process.argv.empty()
+                               ? argument
+                               : substitute(argument, {{"local_rank", std::to_string(env.local_rank)}}));
+  }
+  process.environment = merged(spec_.environment, worker::to_variables(mine));
+  process.signal_mask = spec_.signal_mask;
+  if (worker.streams.out.child_end.valid()) process.stdout_fd = worker.streams.out.child_end.get();
+  if (worker.streams.err.child_end.valid()) process.stderr_fd = worker.streams.err.child_end.get();
+  const StartedProcess started = start_process(process);
+  worker.pid = started.pid;
+  worker.exec_error_pipe = FileDescriptor(started.exec_error_fd);
+  reaper_.watch(started.pid);
+  for (WorkerStream* stream : {&worker.streams.out, &worker.streams.err}) {
+    stream->child_end = FileDescriptor();
+    if (!stream->pump) continue;
+    pumps_->start(stream->pump->read());
+    pumps_->start(stream->pump->show());
+  }
+  spdlog::debug("started rank {} (local_rank {}) as pid {}", env.rank, env.local_rank, started.pid);
+  workers_.push_back(std::move(worker));
+}
+
+awaitable<std::optional<std::string>> LocalRunner::ended() {
+  for (;;) {
+    std::size_t done = 0;
+    for (const Worker& worker : workers_) {
+      const std::optional<ProcessEnd> end = reaper_.end_of(worker.pid);
+      if (end && succeeded(end->status)) ++done;
+    }
+    if (done == workers_.size()) co_return std::nullopt;
+    const std::vector<WorkerFailure> failed = failures();
+    if (!failed.empty()) co_return summary(FailureReport{"", "", "", "", 0, failed}.root_cause());
+    co_await reaper_.collected().wait();
+  }
+}
+
+void LocalRunner::send(int signal) {
+  std::set<pid_t> led;
+  for (const Worker& worker : workers_) {
+    if (reaper_.end_of(worker.pid)) continue;
+    led.insert(worker.pid);
+    ::kill(-worker.pid, signal);
+  }
+  // What workers left behind, or moved out of their group, is not told of SIGUSR1 and the like, only to end.
+  const int others = signal == SIGKILL ? SIGKILL : SIGTERM;
+  for (const ProcessEntry& entry : descendants(::getpid())) {
+    if (!entry.zombie && led.count(entry.group) == 0) ::kill(entry.pid, others);
+  }
+}
+
+awaitable<void> LocalRunner::stop(int signal, std::chrono::milliseconds grace) {
+  if (!stopping_) {
+    stopping_ = true;
+    for (Worker& worker : workers_) worker.alive_at_stop = !reaper_.end_of(worker.pid);
+  }
+  if (children_left()) {
+    send(signal);
+    const bool gone = signal != SIGKILL && co_await wait_until_gone(async::Deadline::after(grace));
+    if (!gone) co_await kill_all();
+  }
+  co_await drain();
+}
+
+awaitable<bool> LocalRunner::wait_until_gone(async::Deadline limit) {
+  while (children_left()) {
+    if (limit.passed()) co_return false;
+    co_await reaper_.collected().wait_until(limit.time());
+  }
+  co_return true;
+}
+
+awaitable<void> LocalRunner::kill_all() {
+  for (const Worker& worker : workers_) {
+    if (!reaper_.end_of(worker.pid)) {
+      spdlog::warn("rank {} (pid {}) has not ended in time; killing it", worker.ranks.global, worker.pid);
+    }
+  }
+  const async::Deadline limit = async::Deadline::after(kKillLimit);
+  while (children_left() && !limit.passed()) {
+    send(SIGKILL);
+    const async::Deadline again = async::Deadline::after(kKillAgain);
+    co_await wait_until_gone(again);
+  }
+  if (children_left()) {
+    abandoned_ = true;
+    for (const ProcessEntry& entry : descendants(::getpid())) {
+      spdlog::error(
+          "process {} did not end {} s after SIGKILL: the kernel holds it in uninterruptible sleep; it is "
+          "left behind",
+          entry.pid, kKillLimit.count());
+    }
+  }
+}
+
+awaitable<void> LocalRunner::drain() {
+  std::uint64_t taken = 0;
+  const auto finished = [](const Worker& worker) {
+    return (!worker.streams.out.pump || worker.streams.out.pump->finished()) &&
+           (!worker.streams.err.pump || worker.streams.err.pump->finished());
+  };
+  async::Deadline limit = async::Deadline::after(kReaderPatience);
+  for (Worker& worker : workers_) {
+    while (!finished(worker)) {
+      const std::uint64_t now_taken = consoles_.out.written() + consoles_.err.written();
+      if (now_taken != taken) limit = async::Deadline::after(kReaderPatience);
+      taken = now_taken;
+      if (limit.passed()) {
+        spdlog::warn("some output of rank {} is not shown: its reader took nothing for {} s",
+                     worker.ranks.global, kReaderPatience.count());
+        break;
+      }
+      const bool out_open = worker.streams.out.pump && !worker.streams.out.pump->finished();
+      OutputPump& pump = out_open ? *worker.streams.out.pump : *worker.streams.err.pump;
+      co_await pump.progressed().wait_until(limit.time());
+    }
+  }
+  pumps_->cancel();
+  co_await pumps_->join();
+}
+
+WorkerFailure LocalRunner::failure_of(Worker& worker, const ProcessEnd& end) {
+  WorkerFailure failure;
+  failure.ranks = worker.ranks;
+  failure.pid = worker.pid;
+  failure.status = end.status;
+  failure.stopped_by_agent = worker.alive_at_stop;
+  failure.when = end.when;
+  failure.batch = end.batch;
+  if (worker.exec_error_pipe.valid()) {
+    worker.exec_error = read_exec_error(worker.exec_error_pipe.get());
+    worker.exec_error_pipe = FileDescriptor();
+  }
+  failure.exec_error = worker.exec_error;
+  failure.record = read_record(worker.error_file);
+  if (failure.record) failure.error_file = worker.error_file;
+  failure.stderr_tail = tail_of(worker.streams.err);
+  return failure;
+}
+
+std::vector<WorkerFailure> LocalRunner::failures() {
+  std::vector<WorkerFailure> failed;
+  for (Worker& worker : workers_) {
+    const std::optional<ProcessEnd> end = reaper_.end_of(worker.pid);
+    if (end && !succeeded(end->status)) failed.push_back(failure_of(worker, *end));
+  }
+  return failed;
+}
+
+}  // namespace cpprun::launcher

@@ -1,0 +1,62 @@
+// Workers as processes of this machine.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/worker_spec.hpp"
+#include "launcher/process/log_layout.hpp"
+#include "launcher/process/reaper.hpp"
+#include "launcher/process/worker_runner.hpp"
+#include "launcher/process/worker_streams.hpp"
+#include "rendezvous/async/deadline.hpp"
+#include "rendezvous/async/task_group.hpp"
+
+namespace cpprun::launcher {
+
+class LocalRunner : public WorkerRunner {
+ public:
+  // All arguments outlive the runner.
+  LocalRunner(asio::io_context& io, Reaper& reaper, const WorkerSpec& spec, const RunFolder& folder,
+              Consoles& consoles);
+  ~LocalRunner() override;
+
+  void start(const Attempt& attempt) override;
+  awaitable<std::optional<std::string>> ended() override;
+  awaitable<void> stop(int signal, std::chrono::milliseconds grace) override;
+  std::vector<WorkerFailure> failures() override;
+  bool abandoned() const override { return abandoned_; }
+
+ private:
+  struct Worker {
+    WorkerRanks ranks{};
+    pid_t pid = 0;
+    FileDescriptor exec_error_pipe;
+    int exec_error = 0;
+    std::string error_file;
+    WorkerStreams streams;
+    bool alive_at_stop = false;
+  };
+
+  void start_worker(const Attempt& attempt, const worker::WorkerEnv& env);
+  void send(int signal);
+  WorkerFailure failure_of(Worker& worker, const ProcessEnd& end);
+  awaitable<bool> wait_until_gone(async::Deadline limit);
+  awaitable<void> kill_all();
+  awaitable<void> drain();
+
+  asio::io_context& io_;
+  Reaper& reaper_;
+  const WorkerSpec& spec_;
+  const RunFolder& folder_;
+  Consoles& consoles_;
+  std::vector<Worker> workers_;
+  bool stopping_ = false;
+  bool abandoned_ = false;
+  std::unique_ptr<async::TaskGroup> pumps_;  // last: its tasks refer to the workers' streams
+};
+
+}  // namespace cpprun::launcher

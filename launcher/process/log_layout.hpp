@@ -1,0 +1,38 @@
+// The folders and files of a run's logs, as torchrun lays them out:
+//
+//   <root>/<run id>_<8 random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json}
+//   <root>/<run id>_<8 random>/attempt_<n>/failure.json
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace cpprun::launcher {
+
+// The run's own folder (mode 0700), made once per agent. Unless the user named a log folder it lies under the
+// temporary folder and goes with a run that succeeds.
+class RunFolder {
+ public:
+  // `log_dir`: --log-dir, made with its parents if missing. Throws std::system_error naming the folder.
+  static RunFolder create(const std::optional<std::string>& log_dir, const std::string& run_id);
+  // No folder at all (--log-dir /dev/null).
+  static RunFolder none() { return RunFolder({}, false); }
+
+  bool exists() const { return !path_.empty(); }
+  bool temporary() const { return temporary_; }
+  const std::filesystem::path& path() const { return path_; }
+
+  // Makes attempt_<n> with a folder for each local rank.
+  void create_attempt(int attempt, int local_world_size) const;
+  std::filesystem::path attempt_folder(int attempt) const;
+  std::filesystem::path rank_folder(int attempt, int local_rank) const;
+
+ private:
+  RunFolder(std::filesystem::path path, bool temporary) : path_(std::move(path)), temporary_(temporary) {}
+
+  std::filesystem::path path_;
+  bool temporary_;
+};
+
+}  // namespace cpprun::launcher

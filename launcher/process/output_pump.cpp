@@ -1,0 +1,139 @@
+#include "launcher/process/output_pump.hpp"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <boost/asio/buffer.hpp>
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+#include <vector>
+
+namespace cpprun::launcher {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr std::size_t kChunk = 64 * 1024;
+// How long a line may stay unfinished before its beginning is shown: a prompt, or a slow progress bar.
+constexpr std::chrono::milliseconds kOpenLinePatience{200};
+
+}  // namespace
+
+OutputPump::OutputPump(asio::any_io_executor executor, PumpSpec spec)
+    : spec_(std::move(spec)), source_(executor, spec_.source_fd), progressed_(executor) {
+  if (!spec_.file.empty()) {
+    file_fd_ = ::open(spec_.file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+    if (file_fd_ < 0) {
+      throw std::system_error(errno, std::generic_category(), "cannot open the log file " + spec_.file);
+    }
+  }
+  show_done_ = !tee();
+}
+
+OutputPump::~OutputPump() {
+  if (file_fd_ >= 0) ::close(file_fd_);
+}
+
+asio::awaitable<void> OutputPump::read() {
+  std::vector<char> buffer(kChunk);
+  for (;;) {
+    const auto [error, n] =
+        co_await source_.async_read_some(asio::buffer(buffer), asio::as_tuple(asio::use_awaitable));
+    if (error) break;  // end of the pipe, or of the pseudo-terminal (EIO), or cancelled
+    const std::string_view bytes(buffer.data(), n);
+    co_await take(bytes);
+  }
+  source_.close();
+  read_done_ = true;
+  progressed_.notify_all();
+}
+
+asio::awaitable<void> OutputPump::take(std::string_view bytes) {
+  remember(bytes);
+  if (file_fd_ >= 0 && append_to_file(bytes)) {
+    in_file_ += bytes.size();
+    if (tee()) progressed_.notify_all();
+  } else if (spec_.console) {
+    co_await spec_.console->write(bytes);
+  }
+}
+
+asio::awaitable<void> OutputPump::show() {
+  if (!tee()) co_return;
+  std::vector<char> buffer(kChunk);
+  std::uint64_t shown = 0;
+  std::string lines;
+  while (!(read_done_ && shown == in_file_)) {
+    if (shown == in_file_) {
+      if (!cutter_.has_open()) {
+        co_await progressed_.wait();
+        continue;
+      }
+      co_await progressed_.wait_until(std::chrono::steady_clock::now() + kOpenLinePatience);
+      if (shown != in_file_ || read_done_) continue;
+      const std::string open = cutter_.take_open();
+      co_await spec_.console->write_lines(this, spec_.prefix, open);
+      continue;
+    }
+    const std::size_t wanted = std::min<std::uint64_t>(buffer.size(), in_file_ - shown);
+    const ssize_t n = ::pread(file_fd_, buffer.data(), wanted, static_cast<off_t>(shown));
+    if (n <= 0) break;  // somebody cut the file short: what is gone cannot be shown
+    shown += static_cast<std::uint64_t>(n);
+    lines.clear();
+    cutter_.feed({buffer.data(), static_cast<std::size_t>(n)}, spec_.prefix, lines);
+    if (!lines.empty()) co_await spec_.console->write_lines(this, spec_.prefix, lines);
+  }
+  if (cutter_.has_open()) {
+    const std::string open = cutter_.take_open();
+    co_await spec_.console->write_lines(this, spec_.prefix, open);
+  }
+  show_done_ = true;
+  progressed_.notify_all();
+}
+
+void OutputPump::remember(std::string_view bytes) {
+  if (bytes.size() > kTailBytes) bytes.remove_prefix(bytes.size() - kTailBytes);
+  if (tail_.size() + bytes.size() > 2 * kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);
+  tail_ += bytes;
+}
+
+std::string OutputPump::tail() const {
+  return tail_.size() > kTailBytes ? tail_.substr(tail_.size() - kTailBytes) : tail_;
+}
+
+bool OutputPump::append_to_file(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(file_fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      spdlog::error("cannot write the log file {}: {}; this worker's further output goes to the console only",
+                    spec_.file, std::generic_category().message(errno));
+      ::close(file_fd_);
+      file_fd_ = -1;
+      show_done_ = true;
+      return false;
+    }
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+std::string file_tail(const std::string& path) {
+  std::string text;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return text;
+  const off_t size = ::lseek(fd, 0, SEEK_END);
+  const off_t wanted = std::min<off_t>(size, OutputPump::kTailBytes);
+  if (wanted > 0) {
+    text.resize(static_cast<std::size_t>(wanted));
+    const ssize_t n = ::pread(fd, text.data(), text.size(), size - wanted);
+    text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  }
+  ::close(fd);
+  return text;
+}
+
+}  // namespace cpprun::launcher

@@ -1,0 +1,43 @@
+#include "launcher/process/reaper.hpp"
+
+#include <sys/wait.h>
+
+namespace cpprun::launcher {
+
+namespace asio = boost::asio;
+
+Reaper::Reaper(asio::io_context& io) : child_ended_(io, SIGCHLD), collected_(io.get_executor()) {}
+
+asio::awaitable<void> Reaper::run() {
+  for (;;) {
+    const auto [error, signal] = co_await child_ended_.async_wait(asio::as_tuple(asio::use_awaitable));
+    if (error) co_return;
+    collect();
+  }
+}
+
+void Reaper::watch(pid_t pid) {
+  watched_.emplace(pid, std::nullopt);
+}
+
+void Reaper::forget(pid_t pid) {
+  watched_.erase(pid);
+}
+
+std::optional<ProcessEnd> Reaper::end_of(pid_t pid) const {
+  const auto found = watched_.find(pid);
+  return found == watched_.end() ? std::nullopt : found->second;
+}
+
+void Reaper::collect() {
+  ++batch_;
+  const std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
+  int status = 0;
+  for (pid_t pid = ::waitpid(-1, &status, WNOHANG); pid > 0; pid = ::waitpid(-1, &status, WNOHANG)) {
+    const auto found = watched_.find(pid);
+    if (found != watched_.end()) found->second = ProcessEnd{decode_wait_status(status), now, batch_};
+  }
+  collected_.notify_all();
+}
+
+}  // namespace cpprun::launcher

@@ -1,0 +1,49 @@
+// Collects every child that ends: workers, and orphans that come to the agent because it is a child
+// subreaper. One per process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <chrono>
+#include <map>
+#include <optional>
+
+#include "launcher/process/exit_status.hpp"
+#include "rendezvous/async/event.hpp"
+
+namespace cpprun::launcher {
+
+struct ProcessEnd {
+  ExitStatus status;
+  std::chrono::system_clock::time_point when;
+  // Ends collected at one waking carry the same number: the kernel does not tell their order.
+  std::uint64_t batch;
+};
+
+class Reaper {
+ public:
+  explicit Reaper(boost::asio::io_context& io);
+
+  // Runs until cancelled.
+  boost::asio::awaitable<void> run();
+
+  // Remembers how `pid`, a child just started, ends. Others are collected and forgotten.
+  void watch(pid_t pid);
+  void forget(pid_t pid);
+  std::optional<ProcessEnd> end_of(pid_t pid) const;
+
+  // Notified whenever some child was collected.
+  async::Event& collected() { return collected_; }
+
+ private:
+  void collect();
+
+  boost::asio::signal_set child_ended_;
+  async::Event collected_;
+  std::map<pid_t, std::optional<ProcessEnd>> watched_;
+  std::uint64_t batch_ = 0;
+};
+
+}  // namespace cpprun::launcher

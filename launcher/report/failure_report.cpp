@@ -1,0 +1,193 @@
+#include "launcher/report/failure_report.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <tuple>
+
+#include "launcher/text.hpp"
+
+namespace cpprun::launcher {
+namespace {
+
+using nlohmann::json;
+using TimePoint = std::chrono::system_clock::time_point;
+
+constexpr std::size_t kRuleWidth = 60;
+constexpr std::size_t kTextTailLines = 20;
+constexpr std::size_t kJsonTailLines = 200;
+
+std::string local_time(TimePoint when) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(when);
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d_%H:%M:%S", &parts);
+  return text;
+}
+
+std::string utc_time(TimePoint when) {
+  const std::int64_t milliseconds =
+      std::chrono::duration_cast<std::chrono::milliseconds>(when.time_since_epoch()).count();
+  const std::time_t seconds = milliseconds / 1000;
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char date[32];
+  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &parts);
+  char text[48];
+  std::snprintf(text, sizeof text, "%s.%03dZ", date, static_cast<int>(milliseconds % 1000));
+  return text;
+}
+
+std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
+  std::vector<std::string> lines = split(text, '\n');
+  if (!lines.empty() && lines.back().empty()) lines.pop_back();
+  if (lines.size() > most) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
+  return lines;
+}
+
+std::string indented(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    result += c;
+    if (c == '\n') result += "  ";
+  }
+  return result;
+}
+
+std::string traceback(const WorkerFailure& failure) {
+  if (failure.record && !failure.record->callstack.empty()) return indented(failure.record->callstack);
+  return indented(failure_message(failure));
+}
+
+// torchrun's spelling: a signal is a negative exit code with its name behind it.
+std::string exit_code_text(const WorkerFailure& failure) {
+  const std::string pid = " (pid: " + std::to_string(failure.pid) + ") ";
+  if (const Exited* exited = std::get_if<Exited>(&failure.status)) return std::to_string(exited->code) + pid;
+  const int signal = std::get<Signaled>(failure.status).signal;
+  return std::to_string(-signal) + pid + "(" + signal_name(signal) + ")";
+}
+
+void append_failure(std::string& text, std::size_t index, const WorkerFailure& failure,
+                    const std::string& host) {
+  text += "[" + std::to_string(index) + "]:\n";
+  text += "  time      : " + local_time(failure.when) + "\n";
+  text += "  host      : " + host + "\n";
+  text += "  rank      : " + std::to_string(failure.ranks.global) +
+          " (local_rank: " + std::to_string(failure.ranks.local) + ")\n";
+  text += "  exitcode  : " + exit_code_text(failure) + "\n";
+  text += "  error_file: " + (failure.error_file.empty() ? "<N/A>" : failure.error_file) + "\n";
+  text += "  traceback : " + traceback(failure) + "\n";
+}
+
+json to_object(const WorkerFailure& failure, const std::string& host) {
+  json object = {
+      {"global_rank", failure.ranks.global},
+      {"local_rank", failure.ranks.local},
+      {"role_rank", failure.ranks.role},
+      {"host", host},
+      {"pid", failure.pid},
+      {"exit_code", nullptr},
+      {"signal", nullptr},
+      {"class", failure_class(failure)},
+      {"message", failure_message(failure)},
+      {"error_file", failure.error_file.empty() ? json(nullptr) : json(failure.error_file)},
+      {"stderr_tail", last_lines(failure.stderr_tail, kJsonTailLines)},
+      {"time", utc_time(failure.when)},
+  };
+  if (const Exited* exited = std::get_if<Exited>(&failure.status)) {
+    object["exit_code"] = exited->code;
+  } else {
+    object["signal"] = signal_name(std::get<Signaled>(failure.status).signal);
+  }
+  return object;
+}
+
+}  // namespace
+
+const WorkerFailure& FailureReport::root_cause() const {
+  const auto order = [](const WorkerFailure& failure) {
+    const std::int64_t recorded =
+        failure.record && failure.record->timestamp > 0 ? failure.record->timestamp : INT64_MAX;
+    return std::make_tuple(failure.stopped_by_agent, failure.batch,
+                           !std::holds_alternative<Signaled>(failure.status), recorded, failure.ranks.local);
+  };
+  return *std::min_element(
+      failures.begin(), failures.end(),
+      [&](const WorkerFailure& a, const WorkerFailure& b) { return order(a) < order(b); });
+}
+
+std::string failure_class(const WorkerFailure& failure) {
+  if (failure.exec_error != 0) return "exec";
+  if (failure.record) return "exception";
+  return std::holds_alternative<Signaled>(failure.status) ? "signal" : "exit";
+}
+
+std::string failure_message(const WorkerFailure& failure) {
+  if (failure.exec_error != 0) {
+    return "the program could not be executed: " + std::generic_category().message(failure.exec_error);
+  }
+  if (failure.record) return failure.record->message;
+  if (const Signaled* signaled = std::get_if<Signaled>(&failure.status)) {
+    return "Signal " + std::to_string(signaled->signal) + " (" + signal_name(signaled->signal) +
+           ") received by PID " + std::to_string(failure.pid) +
+           (failure.stopped_by_agent ? ", stopped because of the root cause" : "");
+  }
+  return describe(failure.status) + "; the worker left no error record" +
+         (failure.stopped_by_agent ? ", stopped because of the root cause" : "");
+}
+
+std::string summary(const WorkerFailure& failure) {
+  return "rank " + std::to_string(failure.ranks.global) + " (local_rank " +
+         std::to_string(failure.ranks.local) + ", pid " + std::to_string(failure.pid) +
+         "): " + describe(failure.status);
+}
+
+std::string to_text(const FailureReport& report) {
+  const WorkerFailure& root = report.root_cause();
+  const std::string heavy(kRuleWidth, '=');
+  const std::string light(kRuleWidth, '-');
+  std::string text = heavy + "\n" + report.name + " FAILED\n";
+  if (!report.interpreter.empty()) text += "  interpreter: " + report.interpreter + "\n";
+  text += light + "\nFailures:\n";
+  bool others = false;
+  std::size_t root_index = 0;
+  for (std::size_t i = 0; i < report.failures.size(); ++i) {
+    if (&report.failures[i] == &root) {
+      root_index = i;
+      continue;
+    }
+    others = true;
+    append_failure(text, i, report.failures[i], report.host);
+  }
+  if (!others) text += "  <NO_OTHER_FAILURES>\n";
+  text += light + "\nRoot Cause (first observed failure):\n";
+  append_failure(text, root_index, root, report.host);
+  const std::vector<std::string> tail = last_lines(root.stderr_tail, kTextTailLines);
+  if (!tail.empty()) {
+    text += "  stderr    : (last lines)\n";
+    for (const std::string& line : tail) text += "    " + line + "\n";
+  }
+  return text + heavy + "\n";
+}
+
+std::string to_json(const FailureReport& report) {
+  json failures = json::array();
+  for (const WorkerFailure& failure : report.failures) {
+    json object = to_object(failure, report.host);
+    object["stopped_by_agent"] = failure.stopped_by_agent;
+    failures.push_back(std::move(object));
+  }
+  const json root = {
+      {"name", report.name},
+      {"run_id", report.run_id},
+      {"attempt", report.attempt},
+      {"root_cause", to_object(report.root_cause(), report.host)},
+      {"failures", std::move(failures)},
+  };
+  // Workers write any bytes; those that are no UTF-8 are replaced.
+  return root.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace cpprun::launcher

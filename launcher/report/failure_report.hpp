@@ -1,0 +1,59 @@
+// Why a group of workers failed: for people on stderr, for programs as failure.json. Pure.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/rank_assignment.hpp"
+#include "launcher/process/exit_status.hpp"
+#include "worker_runtime/contract/error_record.hpp"
+
+namespace cpprun::launcher {
+
+struct WorkerFailure {
+  WorkerRanks ranks{};
+  pid_t pid = 0;
+  ExitStatus status;
+  int exec_error = 0;             // errno of a failed exec, else 0
+  bool stopped_by_agent = false;  // ended after the agent had told it to
+  std::chrono::system_clock::time_point when;
+  std::uint64_t batch = 0;  // noticed together with others of the same number
+  std::optional<worker::ErrorRecord> record;
+  std::string error_file;  // empty if the worker left none
+  std::string stderr_tail;
+};
+
+struct FailureReport {
+  std::string name;         // of the program
+  std::string interpreter;  // empty for a program that runs by itself
+  std::string host;
+  std::string run_id;
+  int attempt = 0;
+  std::vector<WorkerFailure> failures;  // not empty
+
+  // The first failure that the agent did not cause itself. Among those noticed at the same moment: one that
+  // died by a signal of its own, then the earliest error record, then the lowest local rank.
+  const WorkerFailure& root_cause() const;
+};
+
+// "exception" (the worker recorded one), "signal", "exec" (the program could not be started), "exit".
+std::string failure_class(const WorkerFailure& failure);
+
+// One line: what happened, in the worker's own words where it left some.
+std::string failure_message(const WorkerFailure& failure);
+
+// "rank 1 (local_rank 1, pid 26677): exit code 7".
+std::string summary(const WorkerFailure& failure);
+
+// The boxed report in torchrun's layout, with the root cause's last lines of stderr; ends with a newline.
+std::string to_text(const FailureReport& report);
+
+// The content of failure.json; its schema is in launcher/README.md.
+std::string to_json(const FailureReport& report);
+
+}  // namespace cpprun::launcher

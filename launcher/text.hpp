@@ -1,0 +1,26 @@
+// Small operations on text that several parts of the launcher need. Pure.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cpprun::launcher {
+
+// At every `separator`; "" gives one empty part.
+std::vector<std::string> split(const std::string& text, char separator);
+
+std::string trim(const std::string& text);
+
+// The whole text as a decimal number, or nothing.
+std::optional<int> whole_number(const std::string& text);
+
+// Replaces $name and ${name} for the given names. Everything else stays, "$$" too: a worker's own arguments
+// are not torchrun templates.
+std::string substitute(const std::string& text, const std::map<std::string, std::string>& values);
+
+// The candidate nearest to `word` by edit distance, where it is near enough to be a likely slip.
+std::optional<std::string> nearest(const std::string& word, const std::vector<std::string>& candidates);
+
+}  // namespace cpprun::launcher

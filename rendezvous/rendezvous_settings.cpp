@@ -1,0 +1,78 @@
+#include "rendezvous/rendezvous_settings.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+namespace cpprun::rendezvous {
+namespace {
+
+std::string trim(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos) return "";
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+std::uint16_t parse_port(const std::string& digits, const std::string& whole) {
+  int port = 0;
+  const std::from_chars_result parsed = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size() || port < 0 || port > 65535) {
+    throw SettingsError("the endpoint '" + whole + "' ends in '" + digits +
+                        "', which is no port from 0 to 65535");
+  }
+  return static_cast<std::uint16_t>(port);
+}
+
+void check_host(const std::string& host, const std::string& whole) {
+  const bool good = !host.empty() && std::all_of(host.begin(), host.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
+  });
+  if (!good)
+    throw SettingsError("the endpoint '" + whole + "' names no valid host; expected host or host:port");
+}
+
+}  // namespace
+
+Endpoint parse_endpoint(const std::string& text) {
+  const std::string whole = trim(text);
+  if (whole.empty()) return {"localhost", std::nullopt};
+  Endpoint endpoint;
+  if (whole.front() == '[') {
+    const std::size_t close = whole.find(']');
+    if (close == std::string::npos) throw SettingsError("the endpoint '" + whole + "' lacks its closing ']'");
+    endpoint.host = whole.substr(1, close - 1);
+    if (close + 1 < whole.size()) {
+      if (whole[close + 1] != ':')
+        throw SettingsError("the endpoint '" + whole + "' has something other than :port behind its ']'");
+      endpoint.port = parse_port(whole.substr(close + 2), whole);
+    }
+  } else if (std::count(whole.begin(), whole.end(), ':') == 1) {
+    const std::size_t colon = whole.find(':');
+    endpoint.host = whole.substr(0, colon);
+    endpoint.port = parse_port(whole.substr(colon + 1), whole);
+  } else {
+    endpoint.host = whole;  // a name, or a bare IPv6 address, whose colons are its own
+  }
+  check_host(endpoint.host, whole);
+  return endpoint;
+}
+
+Settings parse_settings(const std::string& text) {
+  Settings settings;
+  const std::string whole = trim(text);
+  for (std::size_t begin = 0; begin < whole.size();) {
+    const std::size_t end = std::min(whole.find(',', begin), whole.size());
+    const std::string entry = trim(whole.substr(begin, end - begin));
+    begin = end + 1;
+    const std::size_t equals = entry.find('=');
+    const std::string key = trim(entry.substr(0, equals));
+    const std::string value = equals == std::string::npos ? "" : trim(entry.substr(equals + 1));
+    if (key.empty() || value.empty()) {
+      throw SettingsError("'" + entry + "' in the rendezvous settings is not of the form key=value");
+    }
+    settings[key] = value;
+  }
+  return settings;
+}
+
+}  // namespace cpprun::rendezvous

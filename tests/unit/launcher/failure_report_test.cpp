@@ -1,0 +1,130 @@
+// The report that users and programs read: which failure is the root cause, and the exact texts.
+#include "launcher/report/failure_report.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+namespace cpprun::launcher {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+WorkerFailure failure(int rank, ExitStatus status, std::uint64_t batch, bool stopped = false) {
+  WorkerFailure f;
+  f.ranks = {rank, rank + 4, rank, 8, 8};
+  f.pid = 100 + rank;
+  f.status = status;
+  f.batch = batch;
+  f.stopped_by_agent = stopped;
+  f.when = std::chrono::system_clock::time_point(std::chrono::milliseconds(1'795'973'885'042));
+  return f;
+}
+
+FailureReport report(std::vector<WorkerFailure> failures) {
+  return {"train.py", "/usr/bin/python3", "host1", "run1", 2, std::move(failures)};
+}
+
+int root_of(std::vector<WorkerFailure> failures) {
+  return report(std::move(failures)).root_cause().ranks.local;
+}
+
+TEST(RootCause, FirstNoticedThatTheAgentDidNotCause) {
+  EXPECT_EQ(root_of({failure(0, Exited{3}, 5, true), failure(1, Exited{7}, 4)}), 1);
+  EXPECT_EQ(root_of({failure(0, Signaled{SIGTERM}, 3, true), failure(1, Exited{7}, 9)}), 1);
+  EXPECT_EQ(root_of({failure(0, Exited{1}, 2), failure(1, Exited{1}, 1)}), 1);
+}
+
+TEST(RootCause, AtTheSameMomentASignalDeathComesFirst) {
+  EXPECT_EQ(root_of({failure(0, Exited{1}, 1), failure(1, Signaled{SIGSEGV}, 1)}), 1);
+}
+
+TEST(RootCause, AtTheSameMomentTheEarlierRecordComesFirst) {
+  WorkerFailure late = failure(0, Exited{1}, 1);
+  late.record = worker::ErrorRecord{"late", "", 20, std::nullopt};
+  WorkerFailure early = failure(1, Exited{1}, 1);
+  early.record = worker::ErrorRecord{"early", "", 10, std::nullopt};
+  EXPECT_EQ(root_of({late, early}), 1);
+  EXPECT_EQ(root_of({failure(0, Exited{1}, 1), early}), 1);
+  EXPECT_EQ(root_of({failure(0, Exited{1}, 1), failure(1, Exited{1}, 1)}), 0);
+}
+
+TEST(FailureReport, Text) {
+  ::setenv("TZ", "UTC", 1);
+  ::tzset();
+  WorkerFailure root = failure(1, Exited{7}, 1);
+  root.record = worker::ErrorRecord{"RuntimeError: boom", "Traceback\n  line", 5, std::nullopt};
+  root.error_file = "/l/error.json";
+  root.stderr_tail = "first\nlast words\n";
+  EXPECT_EQ(to_text(report({failure(0, Signaled{SIGTERM}, 2, true), root})),
+            "============================================================\n"
+            "train.py FAILED\n"
+            "  interpreter: /usr/bin/python3\n"
+            "------------------------------------------------------------\n"
+            "Failures:\n"
+            "[0]:\n"
+            "  time      : 2026-11-29_17:38:05\n"
+            "  host      : host1\n"
+            "  rank      : 4 (local_rank: 0)\n"
+            "  exitcode  : -15 (pid: 100) (SIGTERM)\n"
+            "  error_file: <N/A>\n"
+            "  traceback : Signal 15 (SIGTERM) received by PID 100, stopped because of the root cause\n"
+            "------------------------------------------------------------\n"
+            "Root Cause (first observed failure):\n"
+            "[1]:\n"
+            "  time      : 2026-11-29_17:38:05\n"
+            "  host      : host1\n"
+            "  rank      : 5 (local_rank: 1)\n"
+            "  exitcode  : 7 (pid: 101) \n"
+            "  error_file: /l/error.json\n"
+            "  traceback : Traceback\n"
+            "    line\n"
+            "  stderr    : (last lines)\n"
+            "    first\n"
+            "    last words\n"
+            "============================================================\n");
+}
+
+TEST(FailureReport, Json) {
+  WorkerFailure root = failure(1, Signaled{SIGKILL}, 1);
+  root.stderr_tail = "a\nb \xff\n";
+  const json parsed = json::parse(to_json(report({root, failure(0, Exited{3}, 2, true)})));
+  const json& cause = parsed.at("root_cause");
+  EXPECT_EQ(cause.at("global_rank"), 5);
+  EXPECT_EQ(cause.at("local_rank"), 1);
+  EXPECT_EQ(cause.at("host"), "host1");
+  EXPECT_EQ(cause.at("pid"), 101);
+  EXPECT_TRUE(cause.at("exit_code").is_null());
+  EXPECT_EQ(cause.at("signal"), "SIGKILL");
+  EXPECT_EQ(cause.at("class"), "signal");
+  EXPECT_EQ(cause.at("time"), "2026-11-29T17:38:05.042Z");
+  EXPECT_EQ(cause.at("stderr_tail").size(), 2u);
+  EXPECT_EQ(cause.at("stderr_tail")[0], "a");
+  EXPECT_FALSE(cause.contains("stopped_by_agent"));
+  ASSERT_EQ(parsed.at("failures").size(), 2u);
+  EXPECT_EQ(parsed.at("failures")[0].at("stopped_by_agent"), false);
+  EXPECT_EQ(parsed.at("failures")[1].at("stopped_by_agent"), true);
+  EXPECT_EQ(parsed.at("failures")[1].at("exit_code"), 3);
+  EXPECT_EQ(parsed.at("attempt"), 2);
+  EXPECT_EQ(parsed.at("run_id"), "run1");
+}
+
+TEST(FailureReport, Classes) {
+  EXPECT_EQ(failure_class(failure(0, Exited{1}, 1)), "exit");
+  EXPECT_EQ(failure_class(failure(0, Signaled{SIGABRT}, 1)), "signal");
+  WorkerFailure recorded = failure(0, Exited{1}, 1);
+  recorded.record = worker::ErrorRecord{"m", "", 0, std::nullopt};
+  EXPECT_EQ(failure_class(recorded), "exception");
+  WorkerFailure unstarted = failure(0, Exited{126}, 1);
+  unstarted.exec_error = ENOEXEC;
+  EXPECT_EQ(failure_class(unstarted), "exec");
+  EXPECT_THAT(failure_message(unstarted), HasSubstr("Exec format error"));
+}
+
+}  // namespace
+}  // namespace cpprun::launcher
