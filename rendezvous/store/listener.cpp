@@ -1,6 +1,5 @@
 // The listening socket of a store server.
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <cerrno>

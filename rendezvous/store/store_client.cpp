@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "rendezvous/store/address_text.hpp"
 #include "rendezvous/store/cas_result.hpp"
 #include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/store/protocol.hpp"
@@ -58,8 +59,7 @@ StoreError confused(const StoreEndpoint& endpoint) {
 }  // namespace
 
 std::string to_string(const StoreEndpoint& endpoint) {
-  const bool v6 = endpoint.host.find(':') != std::string::npos;
-  return (v6 ? "[" + endpoint.host + "]" : endpoint.host) + ":" + std::to_string(endpoint.port);
+  return to_text(endpoint.host, endpoint.port);
 }
 
 // A connection in use by one call. Dropped, and the connection with it, unless given back.
@@ -124,39 +124,48 @@ awaitable<StoreClient::Lease> StoreClient::borrow(Deadline deadline) {
   co_return Lease(*this, std::move(connection));
 }
 
+template <typename T>
+awaitable<T> StoreClient::ask_number(std::string request) {
+  const Deadline deadline = request_deadline();
+  Lease connection = co_await borrow(deadline);
+  co_await connection->send(request, deadline);
+  const T reply = co_await connection->receive_number<T>(deadline);
+  connection.give_back();
+  co_return reply;
+}
+
+awaitable<Bytes> StoreClient::ask_text(std::string request) {
+  const Deadline deadline = request_deadline();
+  Lease connection = co_await borrow(deadline);
+  co_await connection->send(request, deadline);
+  Bytes reply = co_await connection->receive_text(deadline);
+  connection.give_back();
+  co_return reply;
+}
+
 // SET and APPEND have no reply; a PING behind them has, and says that they were served.
 awaitable<void> StoreClient::write(std::string request) {
-  const Deadline deadline = request_deadline();
   constexpr std::uint32_t kNonce = 0x52554E43;
   put_number(request, Op::Ping);
   put_number(request, kNonce);
-  Lease connection = co_await borrow(deadline);
-  co_await connection->send(request, deadline);
-  const std::uint32_t answer = co_await connection->receive_number<std::uint32_t>(deadline);
+  const std::uint32_t answer = co_await ask_number<std::uint32_t>(std::move(request));
   if (answer != kNonce) throw confused(endpoint_);
-  connection.give_back();
 }
 
 awaitable<void> StoreClient::set(Key key, Bytes value) {
   std::string request = request_for(Op::Set, key);
   put_text(request, value);
-  co_await write(std::move(request));
+  return write(std::move(request));
 }
 
 awaitable<void> StoreClient::append(Key key, Bytes value) {
   std::string request = request_for(Op::Append, key);
   put_text(request, value);
-  co_await write(std::move(request));
+  return write(std::move(request));
 }
 
 awaitable<Bytes> StoreClient::get(Key key) {
-  const Deadline deadline = request_deadline();
-  const std::string request = request_for(Op::Get, key);
-  Lease connection = co_await borrow(deadline);
-  co_await connection->send(request, deadline);
-  Bytes value = co_await connection->receive_text(deadline);
-  connection.give_back();
-  co_return value;
+  return ask_text(request_for(Op::Get, key));
 }
 
 awaitable<std::vector<Bytes>> StoreClient::multi_get(std::vector<Key> keys) {
@@ -174,26 +183,17 @@ awaitable<std::vector<Bytes>> StoreClient::multi_get(std::vector<Key> keys) {
 }
 
 awaitable<std::int64_t> StoreClient::add(Key key, std::int64_t delta) {
-  const Deadline deadline = request_deadline();
   std::string request = request_for(Op::Add, key);
   put_number(request, delta);
-  Lease connection = co_await borrow(deadline);
-  co_await connection->send(request, deadline);
-  const std::int64_t sum = co_await connection->receive_number<std::int64_t>(deadline);
-  connection.give_back();
-  co_return sum;
+  return ask_number<std::int64_t>(std::move(request));
 }
 
 awaitable<CasResult> StoreClient::compare_set(Key key, Bytes expected, Bytes desired) {
   require_distinct(expected, desired);
-  const Deadline deadline = request_deadline();
   std::string request = request_for(Op::CompareSet, key);
   put_text(request, expected);
   put_text(request, desired);
-  Lease connection = co_await borrow(deadline);
-  co_await connection->send(request, deadline);
-  const Bytes reply = co_await connection->receive_text(deadline);
-  connection.give_back();
+  const Bytes reply = co_await ask_text(std::move(request));
   co_return read_cas_reply(reply, expected, desired);
 }
 
@@ -218,34 +218,21 @@ awaitable<WaitResult> StoreClient::wait(std::vector<Key> keys, Deadline deadline
 }
 
 awaitable<bool> StoreClient::check(std::vector<Key> keys) {
-  const Deadline deadline = request_deadline();
-  const std::string request = request_for(Op::Check, keys);
-  Lease connection = co_await borrow(deadline);
-  co_await connection->send(request, deadline);
-  const std::uint8_t reply = co_await connection->receive_number<std::uint8_t>(deadline);
-  connection.give_back();
+  std::string request = request_for(Op::Check, keys);
+  const std::uint8_t reply = co_await ask_number<std::uint8_t>(std::move(request));
   co_return reply == kReady;
 }
 
 awaitable<bool> StoreClient::erase(Key key) {
-  const Deadline deadline = request_deadline();
-  const std::string request = request_for(Op::DeleteKey, key);
-  Lease connection = co_await borrow(deadline);
-  co_await connection->send(request, deadline);
-  const std::int64_t erased = co_await connection->receive_number<std::int64_t>(deadline);
-  connection.give_back();
+  std::string request = request_for(Op::DeleteKey, key);
+  const std::int64_t erased = co_await ask_number<std::int64_t>(std::move(request));
   co_return erased > 0;
 }
 
 awaitable<std::int64_t> StoreClient::count() {
-  const Deadline deadline = request_deadline();
   std::string request;
   put_number(request, Op::GetNumKeys);
-  Lease connection = co_await borrow(deadline);
-  co_await connection->send(request, deadline);
-  const std::int64_t keys = co_await connection->receive_number<std::int64_t>(deadline);
-  connection.give_back();
-  co_return keys;
+  return ask_number<std::int64_t>(std::move(request));
 }
 
 }  // namespace cpprun::store

@@ -55,6 +55,9 @@ class StoreClient : public Store {
   StoreClient(StoreEndpoint endpoint, std::chrono::milliseconds request_limit);
   Deadline request_deadline() const { return Deadline::after(request_limit_); }
   awaitable<Lease> borrow(Deadline deadline);
+  template <typename T>
+  awaitable<T> ask_number(std::string request);
+  awaitable<Bytes> ask_text(std::string request);
   awaitable<void> write(std::string request);
 
   StoreEndpoint endpoint_;

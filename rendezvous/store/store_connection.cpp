@@ -1,7 +1,6 @@
 #include "rendezvous/store/store_connection.hpp"
 
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,7 +13,9 @@
 #include <utility>
 
 #include "rendezvous/async/tokens.hpp"
+#include "rendezvous/store/address_text.hpp"
 #include "rendezvous/store/protocol.hpp"
+#include "rendezvous/store/socket_options.hpp"
 
 namespace cpprun::store {
 namespace {
@@ -48,9 +49,8 @@ tcp::socket open_socket(const asio::any_io_executor& executor, const tcp::endpoi
       ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
   if (fd < 0) throw std::system_error(errno, std::system_category(), "socket");
   socket.assign(endpoint.protocol(), fd);
-  const int on = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  no_delay(fd);
+  keep_alive(fd);
   return socket;
 }
 
@@ -152,11 +152,7 @@ bool StoreConnection::usable() {
 }
 
 std::string StoreConnection::local_address() const {
-  asio::ip::address address = socket_.local_endpoint().address();
-  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
-    address = asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
-  }
-  return address.to_string();
+  return to_text(socket_.local_endpoint().address());
 }
 
 }  // namespace cpprun::store

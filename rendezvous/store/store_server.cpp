@@ -1,7 +1,5 @@
 #include "rendezvous/store/store_server.hpp"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -17,6 +15,8 @@
 
 #include "rendezvous/async/event.hpp"
 #include "rendezvous/async/task_group.hpp"
+#include "rendezvous/store/address_text.hpp"
+#include "rendezvous/store/socket_options.hpp"
 #include "rendezvous/store/store_session.hpp"
 
 namespace cpprun::store {
@@ -36,27 +36,6 @@ int open_epoll() {
   const int fd = ::epoll_create1(EPOLL_CLOEXEC);
   if (fd < 0) throw std::system_error(errno, std::system_category(), "epoll_create1");
   return fd;
-}
-
-// Accepted sockets inherit these. Keep-alive ends the connections of hosts that vanished without a word.
-void set_options_for_accepted(int listener) {
-  const auto set = [listener](int level, int option, int value) {
-    ::setsockopt(listener, level, option, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 20);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-}
-
-// Numeric; never looked up.
-std::string to_text(const tcp::endpoint& peer) {
-  asio::ip::address address = peer.address();
-  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
-    address = asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
-  }
-  return address.to_string() + ":" + std::to_string(peer.port());
 }
 
 bool is_shortage(int error) {
@@ -79,7 +58,8 @@ class StoreServer::Impl {
         work_{table_, limits_, input_, {}, {}, {}},
         room_(acceptor_.get_executor()),
         earlier_limit_(acceptor_.get_executor()) {
-    set_options_for_accepted(acceptor_.native_handle());
+    no_delay(acceptor_.native_handle());
+    keep_alive(acceptor_.native_handle());
   }
 
   awaitable<void> run();

@@ -1,17 +1,11 @@
-// Serves one store on 127.0.0.1 until standard input ends: the server side of the conformance and load tests.
-//
-//   serve_store [--ready-fd N] [--empty-on-line]
-//
-// Writes its port and a newline on the ready descriptor (standard output without one). With --empty-on-line
-// each line on standard input starts an empty table, which is answered by a line `emptied`.
+// Serves one store on 127.0.0.1 until standard input ends: the server of the tests that are programs of their
+// own. Writes its port and a newline on the descriptor given by --ready-fd.
 #include <unistd.h>
 
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/read_until.hpp>
-#include <boost/asio/streambuf.hpp>
 #include <cstdlib>
-#include <iostream>
 #include <string>
 #include <string_view>
 
@@ -22,23 +16,12 @@ namespace {
 
 using namespace cpprun;
 
-void tell(int fd, const std::string& line) {
-  const std::string text = line + "\n";
-  if (::write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) std::exit(4);
-}
-
-awaitable<void> follow_input(asio::io_context& context, store::StoreServer& server, int ready_fd,
-                             bool empty_on_line) {
+awaitable<void> stop_at_end_of_input(asio::io_context& context, store::StoreServer& server) {
   asio::posix::stream_descriptor input(context, ::dup(STDIN_FILENO));
-  std::string lines;
-  for (;;) {
-    auto [error, n] =
-        co_await asio::async_read_until(input, asio::dynamic_buffer(lines), '\n', async::use_error);
-    if (error) break;
-    lines.erase(0, n);
-    if (!empty_on_line) continue;
-    server.start_empty_table();
-    tell(ready_fd, "emptied");
+  char bytes[64];
+  for (bool open = true; open;) {
+    auto [error, n] = co_await input.async_read_some(asio::buffer(bytes), async::use_error);
+    open = !error;
   }
   server.stop();
 }
@@ -46,18 +29,13 @@ awaitable<void> follow_input(asio::io_context& context, store::StoreServer& serv
 }  // namespace
 
 int main(int argc, char** argv) {
-  int ready_fd = STDOUT_FILENO;
-  bool empty_on_line = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    if (argument == "--ready-fd" && i + 1 < argc) ready_fd = std::atoi(argv[++i]);
-    if (argument == "--empty-on-line") empty_on_line = true;
-  }
+  if (argc != 3 || std::string_view(argv[1]) != "--ready-fd") return 2;
   asio::io_context context(1);
   store::StoreServer server(store::bind_acceptor(context, asio::ip::address_v4::loopback(), 0));
   async::TaskGroup tasks(context.get_executor());
   tasks.start(server.run());
-  tasks.start(follow_input(context, server, ready_fd, empty_on_line));
-  tell(ready_fd, std::to_string(server.port()));
+  tasks.start(stop_at_end_of_input(context, server));
+  const std::string ready = std::to_string(server.port()) + "\n";
+  if (::write(std::atoi(argv[2]), ready.data(), ready.size()) < 0) return 4;
   context.run();
 }
