@@ -145,22 +145,15 @@ class AgentProcess {
 };
 
 int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
-  int code = abandoned ? kWorkersFailed : kGood;
-  if (const Failed* failed = std::get_if<Failed>(&result)) {
-    const std::string text = "\n" + to_text(failed->report);
-    if (::write(STDERR_FILENO, text.data(), text.size()) < 0) {
-      // Nobody reads stderr; failure.json says the same.
-    }
-    code = kWorkersFailed;
+  if (const StoppedBy* stopped = std::get_if<StoppedBy>(&result)) return 128 + stopped->signal;
+  const Failed* failed = std::get_if<Failed>(&result);
+  if (!failed) return abandoned ? kWorkersFailed : kGood;
+  const std::string text = "\n" + to_text(failed->report);
+  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) {
+    // Nobody reads stderr; failure.json says the same.
   }
-  if (const StoppedBy* stopped = std::get_if<StoppedBy>(&result)) code = 128 + stopped->signal;
-  if (folder.temporary() && std::holds_alternative<Failed>(result)) {
-    spdlog::info("logs and failure.json are kept in {}", folder.path().string());
-  } else if (folder.temporary()) {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder.path(), ignored);
-  }
-  return code;
+  if (folder.exists()) spdlog::info("logs and failure.json are in {}", folder.path().string());
+  return kWorkersFailed;
 }
 
 RunFolder make_run_folder(const LaunchConfig& config) {
@@ -174,17 +167,22 @@ RunFolder make_run_folder(const LaunchConfig& config) {
 
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RunFolder& folder,
                       const AgentSeat& seat) {
+  bool keep_logs = false;
+  int code = kGood;
   try {
     AgentProcess agent(config, command, folder, seat);
     const RunResult result = agent.run();
-    return report(result, agent.abandoned(), folder);
+    keep_logs = std::holds_alternative<Failed>(result);
+    code = report(result, agent.abandoned(), folder);
   } catch (const rendezvous::RendezvousError& error) {
     spdlog::error("{}", error.what());
-    return kRendezvousFailed;
+    code = kRendezvousFailed;
   } catch (const std::system_error& error) {
     spdlog::error("{}", error.what());
-    return kSystemRefused;
+    code = kSystemRefused;
   }
+  if (!keep_logs) folder.discard();
+  return code;
 }
 
 }  // namespace
@@ -195,8 +193,14 @@ int launch(const LaunchConfig& config) {
   spdlog::info("{}{}", describe(config),
                command.interpreter.empty() ? "" : ", Python " + command.interpreter);
   const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string()};
-  return run_guarded(guardianship,
-                     [&](const AgentSeat& seat) { return run_agent_process(config, command, folder, seat); });
+  try {
+    return run_guarded(guardianship, [&](const AgentSeat& seat) {
+      return run_agent_process(config, command, folder, seat);
+    });
+  } catch (const std::system_error&) {
+    folder.discard();
+    throw;
+  }
 }
 
 }  // namespace cpprun::launcher

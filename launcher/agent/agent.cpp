@@ -5,6 +5,7 @@
 #include <boost/asio/experimental/awaitable_operators.hpp>
 
 #include "launcher/agent/rank_assignment.hpp"
+#include "rendezvous/async/deadline.hpp"
 #include "worker_runtime/contract/whole_file.hpp"
 
 namespace cpprun::launcher {
@@ -37,8 +38,8 @@ awaitable<Happened> membership_changed(rendezvous::RendezvousHandler& handler) {
 }
 
 // A second Ctrl-C (or SIGQUIT, or the same signal again) means now; so does the end of the guardian.
-bool means_now(int first, int further) {
-  return further == SIGKILL || further == SIGINT || further == SIGQUIT || further == first;
+bool means_now(std::optional<int> before, int further) {
+  return further == SIGKILL || (before && (further == SIGINT || further == SIGQUIT || further == *before));
 }
 
 }  // namespace
@@ -71,7 +72,8 @@ awaitable<RunResult> Agent::run() {
       spdlog::warn("{}", decision.reason);
     }
     const StopRequested* stop = std::get_if<StopRequested>(&event);
-    co_await stop_workers(stop ? stop->signal : SIGTERM);
+    const std::optional<int> requested = stop ? std::optional<int>(stop->signal) : std::nullopt;
+    const std::optional<int> stopped_by = co_await stop_workers(requested);
     if (std::holds_alternative<GroupFailed>(event)) record_failure(report(number));
     switch (decision.next) {
       case Next::Finish:
@@ -79,8 +81,9 @@ awaitable<RunResult> Agent::run() {
       case Next::Fail:
         co_return Failed{report(number)};
       case Next::Stop:
-        co_return StoppedBy{stop->signal};
+        co_return StoppedBy{*stopped_by};
       case Next::Restart:
+        if (stopped_by) co_return StoppedBy{*stopped_by};  // told to stop while it was about to restart
         if (decision.charge_budget) --restarts_left;
     }
   }
@@ -95,24 +98,21 @@ awaitable<GroupEvent> Agent::next_event() {
   co_return std::visit([](const Happened& happened) { return happened.event; }, first);
 }
 
-awaitable<void> Agent::stop_workers(int signal) {
-  const int first = signal;
-  std::chrono::milliseconds grace = spec_.stop_grace;
-  const std::chrono::steady_clock::time_point limit = std::chrono::steady_clock::now() + grace;
+awaitable<std::optional<int>> Agent::stop_workers(std::optional<int> requested) {
+  int signal = requested.value_or(SIGTERM);
+  const async::Deadline limit = async::Deadline::after(spec_.stop_grace);
   for (;;) {
+    const std::chrono::milliseconds grace = std::chrono::ceil<std::chrono::milliseconds>(limit.remaining());
     awaitable<void> stopped = runner_.stop(signal, grace);
     awaitable<int> more = stop_signal_.next();
-    const std::variant<std::monostate, int> which = co_await (std::move(stopped) || std::move(more));
-    if (which.index() == 0) co_return;
-    const int further = std::get<1>(which);
-    if (means_now(first, further)) {
+    const std::variant<std::monostate, int> first = co_await (std::move(stopped) || std::move(more));
+    if (first.index() == 0) co_return requested;
+    const int further = std::get<1>(first);
+    signal = means_now(requested, further) ? SIGKILL : further;
+    if (signal == SIGKILL) {
       spdlog::warn("received {} while stopping; killing the workers now", signal_name(further));
-      signal = SIGKILL;
-    } else {
-      signal = further;
     }
-    grace = std::max(std::chrono::milliseconds::zero(), std::chrono::duration_cast<std::chrono::milliseconds>(
-                                                            limit - std::chrono::steady_clock::now()));
+    if (!requested) requested = further;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "launcher/agent/restart_policy.hpp"
@@ -38,7 +39,9 @@ class Agent {
 
  private:
   awaitable<GroupEvent> next_event();
-  awaitable<void> stop_workers(int signal);
+  // Stops the workers, by `requested` or else by SIGTERM, and returns the signal that the user sent, then or
+  // meanwhile.
+  awaitable<std::optional<int>> stop_workers(std::optional<int> requested);
   Attempt plan(const rendezvous::RendezvousInfo& info, int number, int restarts_left);
   FailureReport report(int attempt) const;
   void record_failure(const FailureReport& report) const;

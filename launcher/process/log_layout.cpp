@@ -36,6 +36,11 @@ RunFolder RunFolder::create(const std::optional<std::string>& log_dir, const std
   return RunFolder(make_unique(fs::path(*log_dir) / (folder_name(run_id) + "_")), false);
 }
 
+void RunFolder::discard() const {
+  std::error_code ignored;
+  if (temporary_ && exists()) fs::remove_all(path_, ignored);
+}
+
 void RunFolder::create_attempt(int attempt, int local_world_size) const {
   if (!exists()) return;
   for (int local_rank = 0; local_rank < local_world_size; ++local_rank) {

@@ -23,6 +23,9 @@ class RunFolder {
   bool temporary() const { return temporary_; }
   const std::filesystem::path& path() const { return path_; }
 
+  // Removes a temporary folder; one that the user named stays.
+  void discard() const;
+
   // Makes attempt_<n> with a folder for each local rank.
   void create_attempt(int attempt, int local_world_size) const;
   std::filesystem::path attempt_folder(int attempt) const;

@@ -1,0 +1,133 @@
+"""What workers write reaches the console and the log files: whole, in time, and never mixed within a line."""
+import os
+import pty
+import signal
+import threading
+import unittest
+
+from harness import ScenarioTest
+
+
+class Redirects(ScenarioTest):
+    def logs(self, *parts):
+        (run,) = os.listdir(self.path("logs"))
+        return self.path("logs", run, "attempt_0", *parts)
+
+    def test_redirect_by_local_rank(self):
+        self.script("w.sh", "echo out $RANK; echo err $RANK >&2")
+        job = self.run_to_end("--nproc-per-node=3", "--log-dir=logs", "-r", "0:3,1:1", "./w.sh")
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(job.out, "out 2\n")
+        self.assertNotIn("err 0\n", job.err)
+        self.assertIn("err 1\n", job.err)
+        self.assertEqual(sorted(os.listdir(self.logs("0"))), ["stderr.log", "stdout.log"])
+        self.assertEqual(os.listdir(self.logs("1")), ["stdout.log"])
+        self.assertEqual(os.listdir(self.logs("2")), [])
+
+    def test_tee_keeps_bytes_in_the_file_and_prefixes_lines_on_the_console(self):
+        self.script("w.sh", r"printf '\xff\xfe\nprogress 1%%\rprogress 2%%\rend'; printf 'e\n' >&2")
+        job = self.run_to_end("--log-dir=logs", "-t3", "--role", "r", "./w.sh")
+        with open(self.logs("0", "stdout.log"), "rb") as f:
+            self.assertEqual(f.read(), b"\xff\xfe\nprogress 1%\rprogress 2%\rend")
+        self.assertEqual(job.out, "[r0]:\ufffd\ufffd\n[r0]:progress 1%\r[r0]:progress 2%\r[r0]:end")
+        self.assertIn("[r0]:e\n", job.err)
+
+    def test_prefix_template_and_rank_filter(self):
+        self.script("w.sh", "echo hello")
+        job = self.run_to_end("--nproc-per-node=3", "-t3", "--log-dir=logs", "--local-ranks-filter=1",
+                              "--log-line-prefix-template=${role_name}/${rank}> ", "./w.sh")
+        self.assertEqual(job.out, "default/1> hello\n")
+        for rank in "012":
+            with open(self.logs(rank, "stdout.log")) as f:
+                self.assertEqual(f.read(), "hello\n")
+        job = self.run_to_end("--nproc-per-node=2", "--local-ranks-filter=0", "./w.sh")
+        self.assertEqual(job.out, "hello\n")
+
+    def test_partial_line_shows_before_it_ends(self):
+        self.script("w.sh", "printf 'Password: '; until [ -e $CASE/go ]; do sleep 0.01; done; echo ok")
+        job = self.start("-t1", "./w.sh")
+        seen = os.read(job.process.stdout.fileno(), 100)
+        self.assertEqual(seen, b"[default0]:Password: ")
+        self.write("go", "")
+        self.assertEqual(job.end(), 0)
+        self.assertEqual(job.out, "ok\n")
+
+    def test_lines_of_many_workers_never_mix(self):
+        self.script("w.sh", "for i in $(seq 2000); do echo $RANK:$RANK:$RANK:$RANK:$RANK:$i; done")
+        job = self.run_to_end("--nproc-per-node=4", "-t1", "./w.sh")
+        lines = job.out.splitlines()
+        self.assertEqual(len(lines), 8000)
+        for rank in range(4):
+            mine = [line for line in lines if line.startswith(f"[default{rank}]:")]
+            self.assertEqual(mine, [f"[default{rank}]:" + ":".join([str(rank)] * 5) + f":{i}" for i in range(1, 2001)])
+
+    def test_nothing_is_lost_however_much_and_however_slow_the_reader(self):
+        self.script("w.sh", "head -c 30000000 /dev/zero | tr '\\0' 'x' | fold -w 99; touch $CASE/done.$RANK")
+        job = self.start("--nproc-per-node=2", "-t1", "--log-dir=logs", "./w.sh")
+        # The files do not wait for the console: both workers end before a byte of it was read.
+        self.wait_for_files("done.0", "done.1")
+        self.assertEqual(job.end(), 0)
+        self.assertEqual(job.out.count("x"), 60000000)
+        for rank in "01":
+            self.assertEqual(os.path.getsize(self.logs(rank, "stdout.log")), 30000000 + 303031 - 1)
+
+    def test_reader_that_leaves_does_no_harm(self):
+        self.script("w.sh", "for i in $(seq 20000); do echo line $i; echo line $i >&2; done; touch $CASE/done")
+        job = self.start("-t3", "./w.sh")
+        job.process.stdout.close()
+        job.process.stderr.close()
+        job.process.stdout = job.process.stderr = None
+        self.assertEqual(job.end(), 0)
+        self.assertTrue(os.path.exists(self.path("done")))
+
+    def test_grandchild_that_holds_the_pipe_does_not_hold_the_job(self):
+        self.script("w.sh", "setsid sleep 300 >&2 &\nexit 0")
+        job = self.run_to_end("-t3", "./w.sh")
+        self.assertEqual(job.code, 0)
+        self.assert_nothing_left(job)
+
+    def test_log_dir_is_a_file(self):
+        self.write("f", "")
+        job = self.run_to_end("--log-dir=f", "--no-python", "true")
+        self.assertEqual(job.code, 2)
+        self.assertIn("cannot make the log folder f", job.err)
+
+
+class Terminal(ScenarioTest):
+    def test_stderr_is_a_terminal_where_ours_is_one(self):
+        main, side = pty.openpty()
+        self.script("w.sh", "[ -t 2 ] && echo yes >&2; exit 3")
+        job = self.start("./w.sh", stderr=side)
+        os.close(side)
+        seen = bytearray()
+
+        def drain():
+            try:
+                while True:
+                    piece = os.read(main, 4096)
+                    if not piece:
+                        return
+                    seen.extend(piece)
+            except OSError:
+                return
+        reader = threading.Thread(target=drain)
+        reader.start()
+        self.assertEqual(job.end(), 1)
+        reader.join()
+        os.close(main)
+        text = seen.decode()
+        self.assertIn("yes", text)
+        self.assertIn("    yes", text)  # and quoted by the report
+
+    def test_interrupt_from_the_terminal(self):
+        """Ctrl-C in a terminal reaches cpprun's group; workers have their own session and get it once."""
+        self.script("w.sh", "trap 'echo INT >> $CASE/got; exit 0' INT; touch $CASE/up; sleep 300 & wait $!")
+        job = self.start("./w.sh")
+        self.wait_for_files("up")
+        os.killpg(job.pid, signal.SIGINT)
+        self.assertEqual(job.end(), 130)
+        self.assertEqual(self.read("got"), "INT\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

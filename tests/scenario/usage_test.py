@@ -1,0 +1,117 @@
+"""The command line: torchrun's spellings are taken, and what is wrong gets one clear sentence and exit code 2."""
+import os
+import unittest
+
+from harness import ScenarioTest
+
+
+class Accepted(ScenarioTest):
+    def count(self, *options, env=None):
+        job = self.run_to_end(*options, self.script("w.sh", "echo $WORLD_SIZE"), env=env)
+        self.assertEqual(job.code, 0, job.err)
+        return len(job.out.split())
+
+    def test_spellings(self):
+        for options in (["--nproc-per-node", "2"], ["--nproc_per_node", "2"], ["--nproc_per_node=2"],
+                        ["--nproc-per=2"], ["--nproc-per-node=1", "--nproc_per_node=2"],
+                        ["--standal", "--nproc_per_node=2"], ["--nproc_per_node=2", "--"]):
+            self.assertEqual(self.count(*options), 2, options)
+
+    def test_all_options_together(self):
+        self.assertEqual(self.count("--standalone", "--nnodes=1:1", "--nproc-per-node=2", "--max-restarts=1",
+                                    "--monitor-interval=0.5", "--start-method=fork", "--rdzv-backend=c10d",
+                                    "--rdzv-endpoint=localhost:0", "--rdzv-id=x", "--rdzv-conf=join_timeout=3",
+                                    "--role=r", "--local-addr=127.0.0.1", "--node-rank=0", "--no-python"), 2)
+
+    def test_variables(self):
+        self.assertEqual(self.count(env={"PET_NPROC_PER_NODE": "3", "PET_STANDALONE": "1", "PET_NO_PYTHON": "1"}), 3)
+        self.assertEqual(self.count("--nproc-per-node=1", env={"PET_NPROC_PER_NODE": "3"}), 1)
+        self.assertEqual(self.count(env={"PET_NPROC_PER_NODE": "", "PET_MAX_RESTARTS": ""}), 1)  # empty is unset
+
+    def test_cpus(self):
+        cpus = len(os.sched_getaffinity(0))
+        self.assertEqual(self.count("--nproc-per-node=cpu"), cpus)
+        self.assertGreaterEqual(self.count("--nproc-per-node=auto"), 1)
+
+    def test_static_single_node_uses_the_given_port_and_address(self):
+        import socket
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        job = self.run_to_end("--master-addr=localhost", f"--master-port={port}", "--no-python", "bash", "-c",
+                              "echo $MASTER_ADDR:$MASTER_PORT")
+        self.assertEqual(job.out, f"localhost:{port}\n", job.err)
+
+    def test_everything_behind_the_program_is_the_programs(self):
+        words = ["--r=16", "-t", "3", "--nnodes", "9", "--help", "-h", "--", "-m", "--bogus", ""]
+        job = self.run_to_end(self.script("w.sh", 'printf "%s\\n" "$@"'), *words)
+        self.assertEqual(job.out, "".join(w + "\n" for w in words))
+
+    def test_help_and_version(self):
+        for flag in ("-h", "--help"):
+            job = self.run_to_end(flag)
+            self.assertEqual(job.code, 0)
+            for word in ("--nproc-per-node", "--max-restarts", "PET_", "Exit codes"):
+                self.assertIn(word, job.out)
+        self.assertRegex(self.run_to_end("--version").out, r"^cpprun \d+\.\d+\.\d+\n$")
+
+
+class Refused(ScenarioTest):
+    def refused(self, sentence, *arguments, env=None):
+        job = self.run_to_end(*arguments, env=env)
+        self.assertEqual(job.code, 2, f"{arguments}: {job.err}")
+        lines = job.err.strip().splitlines()
+        self.assertEqual(len(lines), 1, job.err)
+        self.assertIn(sentence, lines[0])
+        self.assertEqual(job.out, "")
+        self.assert_tmp_empty()
+
+    def test_options(self):
+        true = ("--no-python", "true")
+        self.refused("unknown option --bogus", "--bogus", *true)
+        self.refused("did you mean --max-restarts?", "--max-restart5", "1", *true)
+        self.refused("unknown option -x", "-x", *true)
+        self.refused("needs a value", "--nnodes")
+        self.refused("takes no value", "--standalone=yes", *true)
+        self.refused("ambiguous", "--rdzv", "x", *true)
+        self.refused("no program to run")
+        self.refused("no program to run", "--nproc-per-node=2")
+        self.refused("exclude each other", "-m", *true)
+
+    def test_values(self):
+        true = ("--no-python", "true")
+        for option, value, sentence in (
+                ("--nproc-per-node", "abc", "'abc' is not a whole number from 1 up"),
+                ("--nproc-per-node", "0", "from 1 up"), ("--nproc-per-node", "-1", "from 1 up"),
+                ("--nproc-per-node", "", "from 1 up"),
+                ("--nproc-per-node", "gpu", "no GPU"), ("--nnodes", "1:2:3", "of the form N or MIN:MAX"),
+                ("--nnodes", "x", "whole number"), ("--nnodes", "0", "from 1 up"), ("--nnodes", "2:1", "larger"),
+                ("--max-restarts", "-1", "from 0 up"), ("--max-restarts", "1.5", "whole number"),
+                ("--max-restarts", "99999999999", "whole number"),
+                ("--monitor-interval", "0", "positive number of seconds"), ("--monitor-interval", "x", "positive"),
+                ("--start-method", "zzz", "spawn, fork or forkserver"), ("--rdzv-backend", "foo", "backend"),
+                ("--rdzv-conf", "a", "key=value"), ("--master-port", "65536", "to 65535"),
+                ("--redirects", "4", "neither 0 (none)"), ("--tee", "0:9", "neither 0 (none)"),
+                ("--shutdown-timeout", "-3", "from 0"), ("--signals-to-handle", "SIGNOPE", "signal"),
+                ("--signals-to-handle", "SIGKILL", "signal"), ("--local-ranks-filter", "a", "whole number"),
+                ("--node-rank", "x", "whole number")):
+            self.refused(sentence, f"{option}={value}", *true)
+            self.refused(option, option, value, *true)
+        self.refused("lacks its port", "--rdzv-endpoint=host", *true)
+        self.refused("no port", "--rdzv-backend=c10d", "--rdzv-endpoint=h:99999", *true)
+        self.refused("--max-restarts", *true, env={"PET_MAX_RESTARTS": "yes"})
+
+    def test_programs(self):
+        self.refused("the script 'missing.py' does not exist", "missing.py", env={"PYTHON_EXEC": "/bin/true"})
+        self.refused("'./missing' does not exist", "./missing")
+        self.refused("'cpprun-no-such-thing' does not exist", "--no-python", "cpprun-no-such-thing")
+        self.refused("is not a file", self.folder)
+        self.write("not-executable", "#!/bin/sh\n")
+        self.refused("'./not-executable' is not executable", "./not-executable")
+        self.refused("is not executable", "--no-python", "./not-executable")
+        self.refused("PYTHON_EXEC='/no/python' is no executable file", "-m", "x", env={"PYTHON_EXEC": "/no/python"})
+        self.refused("no Python found", "-m", "x", env={"PATH": self.folder})
+
+
+if __name__ == "__main__":
+    unittest.main()

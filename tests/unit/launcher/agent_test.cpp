@@ -1,0 +1,202 @@
+// The agent's loop with invented workers: what it starts, restarts, stops and reports, with no process
+// started.
+#include "launcher/agent/agent.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <csignal>
+#include <deque>
+
+#include "rendezvous/static_rendezvous.hpp"
+
+namespace cpprun::launcher {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+
+// Plays a script: each attempt ends well, fails, or goes on until it is stopped.
+class FakeRunner : public WorkerRunner {
+ public:
+  enum class Fate { Succeed, Fail, RunOn };
+
+  FakeRunner(asio::io_context& io, std::deque<Fate> fates)
+      : fates_(std::move(fates)), never_(io.get_executor()) {}
+
+  void start(const Attempt& attempt) override {
+    started.push_back(attempt);
+    fate_ = fates_.front();
+    fates_.pop_front();
+    if (on_start) on_start();
+  }
+  awaitable<std::optional<std::string>> ended() override {
+    if (fate_ == Fate::RunOn) co_await never_.wait();
+    if (fate_ == Fate::Fail) co_return "rank 0 failed";
+    co_return std::nullopt;
+  }
+  awaitable<void> stop(int signal, milliseconds grace) override {
+    stops.push_back(signal);
+    graces.push_back(grace);
+    if (on_stop) on_stop();
+    if (stop_hangs && signal != SIGKILL) co_await never_.wait();
+  }
+  std::vector<WorkerFailure> failures() override {
+    if (fate_ != Fate::Fail) return {};
+    WorkerFailure failure;
+    failure.status = Exited{7};
+    return {failure};
+  }
+  bool abandoned() const override { return false; }
+
+  std::vector<Attempt> started;
+  std::vector<int> stops;
+  std::vector<milliseconds> graces;
+  std::function<void()> on_start;
+  std::function<void()> on_stop;
+  bool stop_hangs = false;
+
+ private:
+  std::deque<Fate> fates_;
+  Fate fate_ = Fate::RunOn;
+  async::Event never_;
+};
+
+class AgentTest : public ::testing::Test {
+ protected:
+  AgentTest() {
+    EXPECT_EQ(::pipe(pipe_), 0);
+    spec_.role = "r";
+    spec_.local_world_size = 2;
+    spec_.stop_grace = milliseconds(5000);
+  }
+  ~AgentTest() override { close_guardian(); }
+
+  void close_guardian() {
+    if (pipe_[1] >= 0) ::close(pipe_[1]);
+    pipe_[1] = -1;
+  }
+
+  RunResult run(FakeRunner& runner) {
+    StopSignal stop_signal(io_, {SIGUSR1, SIGUSR2, SIGINT}, pipe_[0]);
+    Agent agent(config_, spec_, handler_, runner, stop_signal, RunFolder::none(), [this] {
+      ++stores_;
+      return StoreEndpoint{"10.1.1.1", 77};
+    });
+    std::optional<RunResult> result;
+    async::TaskGroup tasks(io_.get_executor());
+    asio::co_spawn(io_, main(agent, stop_signal, tasks, result), [](std::exception_ptr error) {
+      if (error) std::rethrow_exception(error);
+    });
+    io_.run();
+    return std::move(*result);
+  }
+
+  static awaitable<void> main(Agent& agent, StopSignal& stop_signal, async::TaskGroup& tasks,
+                              std::optional<RunResult>& result) {
+    tasks.start(stop_signal.watch_signals());
+    tasks.start(stop_signal.watch_guardian());
+    result = co_await agent.run();
+    tasks.cancel();
+    co_await tasks.join();
+  }
+
+  using Fate = FakeRunner::Fate;
+  asio::io_context io_;
+  AgentConfig config_{"run", ""};
+  WorkerSpec spec_;
+  rendezvous::StaticRendezvous handler_;
+  int pipe_[2];
+  int stores_ = 0;
+};
+
+TEST_F(AgentTest, SuccessStartsOnce) {
+  FakeRunner runner(io_, {Fate::Succeed});
+  EXPECT_TRUE(std::holds_alternative<Succeeded>(run(runner)));
+  ASSERT_EQ(runner.started.size(), 1u);
+  const std::vector<worker::WorkerEnv>& workers = runner.started[0].workers;
+  ASSERT_EQ(workers.size(), 2u);
+  EXPECT_EQ(workers[1].rank, 1);
+  EXPECT_EQ(workers[1].world_size, 2);
+  EXPECT_EQ(workers[1].master_addr, "10.1.1.1");
+  EXPECT_EQ(workers[1].master_port, 77);
+  EXPECT_EQ(workers[1].run_id, "run");
+  EXPECT_TRUE(workers[1].use_agent_store);
+  EXPECT_THAT(runner.stops, ElementsAre(SIGTERM));  // whatever the workers left behind
+}
+
+TEST_F(AgentTest, FailureUsesTheBudgetAndANewStoreEachTime) {
+  spec_.max_restarts = 2;
+  FakeRunner runner(io_, {Fate::Fail, Fate::Fail, Fate::Fail});
+  const RunResult result = run(runner);
+  ASSERT_TRUE(std::holds_alternative<Failed>(result));
+  EXPECT_EQ(std::get<Failed>(result).report.attempt, 2);
+  ASSERT_EQ(runner.started.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(runner.started[static_cast<std::size_t>(i)].number, i);
+    EXPECT_EQ(runner.started[static_cast<std::size_t>(i)].workers[0].restart_count, i);
+    EXPECT_EQ(runner.started[static_cast<std::size_t>(i)].workers[0].max_restarts, 2);
+  }
+  EXPECT_EQ(stores_, 3);
+}
+
+TEST_F(AgentTest, RestartThatHelpsEndsWell) {
+  spec_.max_restarts = 5;
+  FakeRunner runner(io_, {Fate::Fail, Fate::Succeed});
+  EXPECT_TRUE(std::holds_alternative<Succeeded>(run(runner)));
+  EXPECT_EQ(runner.started.size(), 2u);
+}
+
+TEST_F(AgentTest, SignalStopsWithThatSignalAndTheGrace) {
+  spec_.max_restarts = 5;
+  FakeRunner runner(io_, {Fate::RunOn});
+  runner.on_start = [] { ::raise(SIGUSR1); };
+  const RunResult result = run(runner);
+  ASSERT_TRUE(std::holds_alternative<StoppedBy>(result));
+  EXPECT_EQ(std::get<StoppedBy>(result).signal, SIGUSR1);
+  EXPECT_THAT(runner.stops, ElementsAre(SIGUSR1));
+  EXPECT_EQ(runner.graces[0], milliseconds(5000));
+}
+
+TEST_F(AgentTest, FurtherSignalIsPassedOnAndAnInterruptMeansNow) {
+  FakeRunner runner(io_, {Fate::RunOn});
+  runner.on_start = [] { ::raise(SIGUSR1); };
+  runner.stop_hangs = true;
+  runner.on_stop = [&] {
+    if (runner.stops.size() == 1) ::raise(SIGUSR2);
+    if (runner.stops.size() == 2) ::raise(SIGINT);
+  };
+  const RunResult result = run(runner);
+  EXPECT_EQ(std::get<StoppedBy>(result).signal, SIGUSR1);
+  EXPECT_THAT(runner.stops, ElementsAre(SIGUSR1, SIGUSR2, SIGKILL));
+  EXPECT_LE(runner.graces[1], runner.graces[0]);  // the grace runs on, it does not begin anew
+}
+
+TEST_F(AgentTest, EndOfTheGuardianKillsAtOnce) {
+  FakeRunner runner(io_, {Fate::RunOn});
+  runner.on_start = [this] { close_guardian(); };
+  const RunResult result = run(runner);
+  EXPECT_EQ(std::get<StoppedBy>(result).signal, SIGKILL);
+  EXPECT_THAT(runner.stops, ElementsAre(SIGKILL));
+}
+
+TEST_F(AgentTest, SignalWhileStoppingForARestartPreventsTheRestart) {
+  spec_.max_restarts = 5;
+  FakeRunner runner(io_, {Fate::Fail, Fate::Succeed});
+  runner.on_stop = [&] {
+    runner.stop_hangs = runner.stops.size() == 1;
+    if (runner.stop_hangs) ::raise(SIGINT);
+  };
+  runner.on_start = [&] {
+    if (runner.started.size() == 2) ADD_FAILURE() << "restarted although the user had interrupted";
+  };
+  const RunResult result = run(runner);
+  ASSERT_TRUE(std::holds_alternative<StoppedBy>(result));
+  EXPECT_EQ(std::get<StoppedBy>(result).signal, SIGINT);
+}
+
+}  // namespace
+}  // namespace cpprun::launcher
