@@ -25,7 +25,8 @@ int run(int argc, char** argv) {
   const trainer::TrainConfig config = trainer::load_config(line->config_file, line->overrides);
   // Without a launcher this is a job of one process.
   const worker::WorkerEnv env = worker::launched() ? worker::from_environment() : worker::WorkerEnv{};
-  if (line->print_config || env.rank == 0) std::printf("%s\n", trainer::to_json(config).c_str());
+  if (line->print_config || env.rank == 0) std::puts(trainer::to_json(config).c_str());
+  std::fflush(stdout);  // whatever happens to this process next
   if (line->print_config) return 0;
 
   worker::start_log(env.rank);

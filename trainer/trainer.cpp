@@ -2,8 +2,6 @@
 
 #include <torch/csrc/autograd/generated/variable_factories.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/utils/clip_grad.h>
-#include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +15,6 @@
 #include "worker_runtime/checkpoint/training_checkpoint.hpp"
 #include "worker_runtime/collectives.hpp"
 #include "worker_runtime/log.hpp"
-#include "worker_runtime/parallel/distributed_data_parallel.hpp"
 #include "worker_runtime/process_group.hpp"
 #include "worker_runtime/recorded_main.hpp"
 
@@ -66,7 +63,7 @@ Trainer::Trainer(const TrainConfig& config, Dataset dataset, const worker::Proce
                      .accumulation_steps = config.accumulation_steps,
                      .processes = group.world_size(),
                      .train_examples = dataset_.train.size()};
-  build_replica();
+  replica_ = std::make_unique<Replica>(config_, dataset_, group_);
   begin_or_resume(restarted);
   metrics_ =
       std::make_unique<MetricsFile>(group.rank() == 0 ? config.metrics_file : "", point_.step, point_.epoch);
@@ -74,31 +71,21 @@ Trainer::Trainer(const TrainConfig& config, Dataset dataset, const worker::Proce
 
 Trainer::~Trainer() = default;
 
-void Trainer::build_replica() {
-  torch::manual_seed(static_cast<std::uint64_t>(config_.seed));
-  model_ = std::visit(
-      [this](const auto& model) { return make_model(model, dataset_.input_shape(), dataset_.classes); },
-      config_.model);
-  model_->to(group_.device().device);
-  worker::DistributedDataParallelOptions options;
-  options.gradient_as_bucket_view = true;
-  parallel_ = std::make_unique<worker::DistributedDataParallel<Model>>(model_, group_, options);
-  optimizer_ = make_optimizer(config_.optimizer, model_->parameters());
-  torch::manual_seed(static_cast<std::uint64_t>(config_.seed) + static_cast<std::uint64_t>(group_.rank()));
-}
-
 void Trainer::begin_or_resume(bool restarted) {
   const std::string& dir = config_.checkpoint.dir;
   if (dir.empty()) return;
   checkpoint_ = std::make_unique<worker::TrainingCheckpoint>(group_, dir, config_.checkpoint.keep);
-  if (config_.checkpoint.resume == Resume::Never) return begin_anew("");
+  if (config_.checkpoint.resume == Resume::Never) return remove_checkpoints();
 
-  const std::optional<worker::RestoredCheckpoint> found = checkpoint_->restore_latest({*model_, *optimizer_});
+  const std::optional<worker::RestoredCheckpoint> found =
+      checkpoint_->restore_latest({replica_->model(), replica_->optimizer()});
   if (!found) return;
   const ResumePoint saved = parse_resume_point(found->progress);
   if (saved.epoch >= config_.epochs && !restarted) {
-    return begin_anew("the run in " + dir + " is finished (" + std::to_string(saved.step) +
-                      " steps): beginning anew");
+    display_.line("the run in " + dir + " is finished (" + std::to_string(saved.step) +
+                  " steps): beginning anew");
+    replica_ = std::make_unique<Replica>(config_, dataset_, group_);
+    return remove_checkpoints();
   }
   if (const std::optional<std::string> difference = first_difference(saved.identity, point_.identity)) {
     throw worker::ConfigError(
@@ -110,8 +97,7 @@ void Trainer::begin_or_resume(bool restarted) {
   display_.line("resumed from " + checkpoint_path_);
 }
 
-void Trainer::begin_anew(const std::string& why) {
-  if (!why.empty()) display_.line(why);
+void Trainer::remove_checkpoints() {
   if (group_.rank() == 0) {
     // The oldest first: were this interrupted, what is left is still the newest.
     std::vector<worker::CheckpointFolder> found = worker::list_checkpoints(config_.checkpoint.dir);
@@ -119,8 +105,6 @@ void Trainer::begin_anew(const std::string& why) {
     for (const worker::CheckpointFolder& folder : found) std::filesystem::remove_all(folder.path);
   }
   worker::barrier(group_);
-  parallel_.reset();
-  build_replica();
 }
 
 Outcome Trainer::train() {
@@ -139,7 +123,7 @@ Outcome Trainer::train() {
 // False where the ranks have agreed to stop.
 bool Trainer::train_epoch(const StopSignal& stop) {
   const worker::DataLoader loader(dataset_.train, sampler_.indices(point_.epoch), config_.batch_size);
-  model_->train();
+  model().train();
   evaluation_.reset();
   while (point_.batch < loader.size()) {
     const double rate = learning_rate();
@@ -155,22 +139,13 @@ bool Trainer::train_epoch(const StopSignal& stop) {
 
 Trainer::Update Trainer::train_step(const worker::DataLoader& loader, bool stop_wanted) {
   const std::int64_t end = std::min(point_.batch + config_.accumulation_steps, loader.size());
-  // Batch norm's statistics, for an update that is skipped.
-  std::vector<at::Tensor> buffers_before;
-  for (const at::Tensor& buffer : model_->buffers()) buffers_before.push_back(buffer.clone());
-
-  worker::zero_grad(*model_);
+  replica_->begin_update();
   double loss = 0;
   std::int64_t count = 0;
   for (std::int64_t number = point_.batch; number < end; ++number) {
     const worker::Batch batch = loader.batch(number);
+    loss += replica_->add(batch, /*reduce=*/number + 1 == end);
     count += batch.targets.numel();
-    if (number + 1 == end) {
-      loss += backward(batch);
-    } else {
-      const worker::NoSync local_only = parallel_->no_sync();
-      loss += backward(batch);
-    }
   }
 
   const at::Tensor totals = torch::tensor({static_cast<double>(count), loss, stop_wanted ? 1.0 : 0.0},
@@ -184,23 +159,15 @@ Trainer::Update Trainer::train_step(const worker::DataLoader& loader, bool stop_
 
   if (std::isfinite(update.loss)) {
     skipped_in_a_row_ = 0;
-    // The reducer has averaged the summed gradients over the ranks; what is wanted is their mean over the
-    // examples.
-    for (const at::Tensor& parameter : model_->parameters()) {
-      if (parameter.grad().defined()) parameter.grad().mul_(group_.world_size() / examples);
-    }
-    if (config_.clip_norm > 0) torch::nn::utils::clip_grad_norm_(model_->parameters(), config_.clip_norm);
-    set_learning_rate(*optimizer_, learning_rate());
-    optimizer_->step();
+    // The reducer has averaged the ranks' summed gradients; what is wanted is their mean over the examples.
+    replica_->finish_update(group_.world_size() / examples, config_.clip_norm, learning_rate());
   } else {
     if (++skipped_in_a_row_ == kNonFiniteLimit) {
       throw std::runtime_error("the loss was not a finite number in " + std::to_string(kNonFiniteLimit) +
                                " updates in a row, up to step " + std::to_string(point_.step + 1) +
                                ": lower \"optimizer.lr\" or set \"clip_norm\"");
     }
-    const torch::NoGradGuard no_grad;
-    const std::vector<at::Tensor> buffers = model_->buffers();
-    for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(buffers_before[i]);
+    replica_->abandon_update();
     if (group_.rank() == 0) {
       worker::log_warning("step " + std::to_string(point_.step + 1) +
                           ": the loss is not a finite number, the update is skipped");
@@ -211,17 +178,8 @@ Trainer::Update Trainer::train_step(const worker::DataLoader& loader, bool stop_
   return update;
 }
 
-// Adds the gradients of the batch's summed loss, and returns that loss.
-double Trainer::backward(const worker::Batch& batch) {
-  const at::Tensor inputs = dataset_.shift > 0 ? random_shift(batch.inputs, dataset_.shift) : batch.inputs;
-  const at::Tensor loss =
-      torch::cross_entropy_loss(parallel_->forward(inputs), batch.targets, {}, at::Reduction::Sum);
-  loss.backward();
-  return loss.item<double>();
-}
-
 void Trainer::evaluate_epoch() {
-  evaluation_ = evaluate(*model_, dataset_.val, config_.batch_size, group_);
+  evaluation_ = evaluate(model(), dataset_.val, config_.batch_size, group_);
   metrics_->append(EvalRecord{.step = point_.step,
                               .epoch = point_.epoch,
                               .count = evaluation_->count,
@@ -234,7 +192,8 @@ void Trainer::evaluate_epoch() {
 
 void Trainer::save_checkpoint() {
   if (!checkpoint_) return;
-  checkpoint_path_ = checkpoint_->save(point_.step, {*model_, *optimizer_}, to_json(point_)).string();
+  checkpoint_path_ =
+      checkpoint_->save(point_.step, {replica_->model(), replica_->optimizer()}, to_json(point_)).string();
 }
 
 void Trainer::show(const Update& update, double learning_rate) {
@@ -261,7 +220,7 @@ void Trainer::close() {
   if (point_.epoch < config_.epochs) {
     display_.line("stopped after step " + std::to_string(point_.step));
   } else {
-    if (!evaluation_) evaluation_ = evaluate(*model_, dataset_.val, config_.batch_size, group_);
+    if (!evaluation_) evaluation_ = evaluate(model(), dataset_.val, config_.batch_size, group_);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
     display_.line(format("validation accuracy %.4f (%lld of %lld), trained %lld examples in %.1f s",
                          evaluation_->accuracy(), static_cast<long long>(evaluation_->correct),
@@ -273,7 +232,7 @@ void Trainer::close() {
   if (group_.rank() == 0) {
     const std::filesystem::path path = config_.weights_file;
     if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
-    worker::write_safetensors(path, worker::state_dict(*model_));
+    worker::write_safetensors(path, worker::state_dict(model()));
   }
   display_.line("weights " + config_.weights_file);
 }

@@ -7,8 +7,7 @@
 // over all examples of all ranks; clipping; learning rate of the schedule; optimizer. What that all-reduce
 // says is the same on every rank, so all of them skip or stop together.
 //
-// Random numbers: every rank builds the same start weights from `seed`, then continues with `seed` + rank for
-// dropout and shifts. Checkpoints hold each rank's generator, so that a resumed run ends with the very
+// Checkpoints hold each rank's generator, so that a resumed run ends with the very
 // weights of one that was never interrupted (on the CPU).
 #pragma once
 
@@ -21,20 +20,15 @@
 #include "trainer/datasets/dataset.hpp"
 #include "trainer/evaluation.hpp"
 #include "trainer/metrics.hpp"
-#include "trainer/models/models.hpp"
 #include "trainer/progress.hpp"
+#include "trainer/replica.hpp"
 #include "trainer/resume_point.hpp"
 #include "trainer/train_config.hpp"
 #include "worker_runtime/data/distributed_sampler.hpp"
 
-namespace torch::optim {
-class Optimizer;
-}
 namespace cpprun::worker {
 class ProcessGroup;
 class TrainingCheckpoint;
-template <class Module>
-class DistributedDataParallel;
 }  // namespace cpprun::worker
 
 namespace cpprun::trainer {
@@ -62,7 +56,7 @@ class Trainer {
   void close();
 
   // This rank's replica, without its wrapper.
-  Model& model() { return *model_; }
+  Model& model() const { return replica_->model(); }
 
  private:
   struct Update {
@@ -71,12 +65,10 @@ class Trainer {
     bool stop = false;
   };
 
-  void build_replica();
   void begin_or_resume(bool restarted);
-  void begin_anew(const std::string& why);
+  void remove_checkpoints();
   bool train_epoch(const class StopSignal& stop);
   Update train_step(const worker::DataLoader& loader, bool stop_wanted);
-  double backward(const worker::Batch& batch);
   void evaluate_epoch();
   void save_checkpoint();
   void show(const Update& update, double learning_rate);
@@ -89,9 +81,7 @@ class Trainer {
   worker::DistributedSampler sampler_;
   ProgressDisplay display_;
   ResumePoint point_;
-  std::shared_ptr<Model> model_;
-  std::unique_ptr<worker::DistributedDataParallel<Model>> parallel_;
-  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::unique_ptr<Replica> replica_;
   std::unique_ptr<worker::TrainingCheckpoint> checkpoint_;  // null: the config asks for none
   std::unique_ptr<MetricsFile> metrics_;
   std::optional<Evaluation> evaluation_;  // of the weights as they are

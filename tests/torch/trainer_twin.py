@@ -15,13 +15,14 @@ CONFIGS = {
         "shuffle_seed": 4, "epochs": 4, "batch_size": 8, "accumulation_steps": 3, "clip_norm": 0.5,
         "model": {"type": "mlp", "hidden": [16, 8]},
         "data": {"type": "synthetic", "seed": 3, "train_examples": 101, "val_examples": 11},
-        "optimizer": {"type": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.001},
+        "optimizer": {"type": "adamw", "lr": 0.01},
         "schedule": {"type": "cosine", "warmup_steps": 2, "start_factor": 0.5, "min_factor": 0.1}}),
     "dropout": with_changes(BASE, {
         "epochs": 2, "batch_size": 100,
         "model": {"type": "cnn", "channels": [4, 8], "hidden": 16, "dropout": 0.5},
         "data": {"type": "idx", "dir": str(SOURCE / "conf/data/digits"), "shift": 1},
-        "optimizer": {"type": "adamw", "lr": 0.01},
+        # Not Adam, which would blow up the rounding of a bias before batch norm, whose gradient is 0.
+        "optimizer": {"type": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.001},
         "schedule": {"type": "one_cycle"}}),
 }
 
@@ -66,7 +67,7 @@ class Twin(TrainerTest):
         self.assertEqual([s["examples"] for s in steps[:3]], [48, 48, 4])
 
     def test_dropout(self):
-        self.compare("dropout", 1e-3)
+        self.compare("dropout", 1e-4)
 
 
 if __name__ == "__main__":
