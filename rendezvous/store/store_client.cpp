@@ -101,6 +101,7 @@ awaitable<std::unique_ptr<StoreClient>> StoreClient::connect(StoreEndpoint endpo
         client->idle_.push_back(std::move(connection));
         co_return client;
       } catch (const StoreError& error) {
+        if (error.failure() == StoreFailure::Refused) throw;
         reason = error.what();
       }
     }

@@ -29,7 +29,8 @@ class StoreClient : public Store {
   static constexpr std::chrono::milliseconds kRequestLimit = std::chrono::seconds(30);
 
   // Connects, repeating with growing pauses until `deadline` while there is nobody at the endpoint. Throws
-  // StoreError(Unreachable) that names host, port and the last reason.
+  // StoreError(Unreachable) that names host, port and the last reason, or at once Refused if another service
+  // answers.
   static awaitable<std::unique_ptr<StoreClient>> connect(
       StoreEndpoint endpoint, Deadline deadline, std::chrono::milliseconds request_limit = kRequestLimit);
   ~StoreClient() override;

@@ -81,7 +81,10 @@ awaitable<std::unique_ptr<StoreConnection>> StoreConnection::open(tcp::endpoint 
                                 ? "it accepted the connection and said nothing"
                                 : "it closed the connection");
   }
-  if (answer != nonce) throw unreachable(name, "what answers there is not a store");
+  if (answer != nonce) {
+    throw StoreError(StoreFailure::Refused,
+                     "cannot use the store at " + name + ": what answers there is not a store");
+  }
   co_return connection;
 }
 

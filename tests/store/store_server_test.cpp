@@ -185,7 +185,7 @@ TEST(StoreServer, RepliesBeforeAFaultAreSent) {
 
 TEST(StoreServer, WhoNeverValidatesIsClosed) {
   LogCapture log;
-  ServerThread server({.unvalidated = milliseconds(50)});
+  ServerThread server({.unvalidated = milliseconds(500)});
   RawClient good = RawClient::validated(server.port());
   RawClient silent(server.port());
   RawClient slow(server.port());
