@@ -1,5 +1,7 @@
 #include "launcher/agent/restart_policy.hpp"
 
+#include <csignal>
+
 namespace cpprun::launcher {
 namespace {
 
@@ -18,7 +20,9 @@ struct Decide {
     return {Next::Fail, false, failed.what + "; no restarts left"};
   }
   RestartDecision operator()(const StopRequested& stop) const {
-    return {Next::Stop, false, "received " + signal_name(stop.signal)};
+    // Nobody can send us SIGKILL and have us live: it stands for the end of the guardian.
+    return {Next::Stop, false,
+            stop.signal == SIGKILL ? "cpprun was killed; ending its workers" : "received " + signal_name(stop.signal)};
   }
   RestartDecision operator()(const rendezvous::MembershipChanged& change) const {
     return {Next::Restart, false, std::to_string(change.waiting) + " node(s) wait to join"};

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <deque>
 
+#include "rendezvous/async/task_group.hpp"
 #include "rendezvous/static_rendezvous.hpp"
 
 namespace cpprun::launcher {
