@@ -10,7 +10,7 @@ namespace cpprun::trainer {
 namespace {
 
 constexpr std::chrono::milliseconds kRedrawInterval{100};
-constexpr int kBarWidth = 20;
+constexpr int kBarWidth = 10;
 constexpr int kUnknownColumns = 80;
 
 int terminal_columns() {
@@ -22,7 +22,7 @@ int terminal_columns() {
 
 std::string progress_text(const ProgressSample& sample) {
   char text[200];
-  std::snprintf(text, sizeof text, "step %lld/%lld  epoch %d/%d  loss %.4f  lr %.3g  %.0f examples/s",
+  std::snprintf(text, sizeof text, "step %lld/%lld  epoch %d/%d  loss %.4f  lr %.3g  %.0f ex/s",
                 static_cast<long long>(sample.step), static_cast<long long>(sample.total_steps),
                 sample.epoch + 1, sample.epochs, sample.loss, sample.learning_rate,
                 sample.examples_per_second);

@@ -19,7 +19,7 @@ struct ProgressSample {
   double examples_per_second = 0;  // of all ranks
 };
 
-// Pure. "step 120/690  epoch 5/30  loss 0.1234  lr 0.0021  3214 examples/s"; epochs count from 1 here, as a
+// Pure. "step 120/690  epoch 5/30  loss 0.1234  lr 0.0021  3214 ex/s"; epochs count from 1 here, as a
 // person does.
 std::string progress_text(const ProgressSample& sample);
 

@@ -16,7 +16,7 @@ VENV = pathlib.Path(os.environ["CPPRUN_VENV"])
 CPPRUN = BIN / "cpprun"
 TRAIN = BIN / "cpprun-train"
 
-LIMIT_S = 100  # a hang guard below ctest's own limit, not a measurement
+LIMIT_S = 150  # a hang guard below ctest's own limit, not a measurement
 
 # Small enough for many steps a second; every test changes what it is about.
 MLP = {

@@ -16,21 +16,21 @@ constexpr ProgressSample kSample{.epoch = 4,
                                  .examples_per_second = 3214.4};
 
 TEST(Progress, TextSaysWhereTheRunIs) {
-  EXPECT_EQ(progress_text(kSample), "step 120/690  epoch 5/30  loss 0.1234  lr 0.0021  3214 examples/s");
+  EXPECT_EQ(progress_text(kSample), "step 120/690  epoch 5/30  loss 0.1234  lr 0.0021  3214 ex/s");
 }
 
 TEST(Progress, LineHasABarAndNeverWraps) {
-  EXPECT_EQ(progress_line(kSample, 200), "[###.................] " + progress_text(kSample));
-  EXPECT_EQ(progress_line(kSample, 24), "[###.................] ");
+  EXPECT_EQ(progress_line(kSample, 200), "[#.........] " + progress_text(kSample));
+  EXPECT_EQ(progress_line(kSample, 14), "[#.........] ");
   EXPECT_EQ(progress_line(kSample, 0), "");
 }
 
 TEST(Progress, BarIsFullAtTheEnd) {
   ProgressSample sample = kSample;
   sample.step = sample.total_steps;
-  EXPECT_EQ(progress_line(sample, 23), "[####################]");
+  EXPECT_EQ(progress_line(sample, 13), "[##########]");
   sample.step = 0;
-  EXPECT_EQ(progress_line(sample, 23), "[....................]");
+  EXPECT_EQ(progress_line(sample, 13), "[..........]");
 }
 
 TEST(Progress, ALossThatIsNoNumberIsShownAsSuch) {
