@@ -148,7 +148,8 @@ int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
   if (const StoppedBy* stopped = std::get_if<StoppedBy>(&result)) return 128 + stopped->signal;
   const Failed* failed = std::get_if<Failed>(&result);
   if (!failed) return abandoned ? kWorkersFailed : kGood;
-  const std::string text = "\n" + to_text(failed->report);
+  std::string text = "\n";
+  text += to_text(failed->report);
   if (::write(STDERR_FILENO, text.data(), text.size()) < 0) {
     // Nobody reads stderr; failure.json says the same.
   }

@@ -9,8 +9,10 @@ from harness import ScenarioTest, until
 
 class Restarts(ScenarioTest):
     def test_budget_is_exact(self):
+        # Rank 0 fails only when rank 1 has said that it is there.
         self.script("w.sh", 'echo $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS >> $CASE/starts.$RANK; '
-                            '[ $RANK = 0 ] && exit 1; sleep 300')
+                            'touch $CASE/up.$RANK.$TORCHELASTIC_RESTART_COUNT\n[ $RANK = 1 ] && exec sleep 300\n'
+                            'until [ -e $CASE/up.1.$TORCHELASTIC_RESTART_COUNT ]; do sleep 0.01; done; exit 1')
         job = self.run_to_end("--nproc-per-node=2", "--max-restarts=2", "./w.sh")
         self.assertEqual(job.code, 1)
         for rank in (0, 1):
