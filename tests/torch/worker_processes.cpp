@@ -1,5 +1,6 @@
 #include "tests/torch/worker_processes.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <spawn.h>
@@ -7,12 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
+#include <system_error>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "worker_runtime/log.hpp"
@@ -112,8 +116,16 @@ std::vector<std::string> worker_command(const std::string& worker,
   return command;
 }
 
-Variables variables_of(const WorkerEnv& env) {
-  Variables variables = to_variables(env);
+// What a launcher sets, and `more`, which wins.
+Variables variables_of(const WorkerEnv& env, const Variables& more) {
+  Variables variables;
+  for (const std::pair<std::string, std::string>& variable : to_variables(env)) {
+    if (std::none_of(more.begin(), more.end(),
+                     [&](const auto& other) { return other.first == variable.first; })) {
+      variables.push_back(variable);
+    }
+  }
+  variables.insert(variables.end(), more.begin(), more.end());
   variables.emplace_back("OMP_NUM_THREADS", "1");
   variables.emplace_back("USE_CPU", "1");
   variables.emplace_back("GLOO_SOCKET_IFNAME", "lo");
@@ -121,19 +133,6 @@ Variables variables_of(const WorkerEnv& env) {
 }
 
 }  // namespace
-
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "cpprun-test-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    throw std::system_error(errno, std::generic_category(), "mkdtemp " + name);
-  }
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 WorkerRegistration::WorkerRegistration(const std::string& name, WorkerBody body) {
   bodies().emplace(name, std::move(body));
@@ -167,8 +166,7 @@ std::vector<RankResult> run_job(const Job& job) {
       continue;
     }
     env.rank = env.local_rank = env.role_rank = rank;
-    Variables variables = variables_of(env);
-    variables.insert(variables.end(), job.variables.begin(), job.variables.end());
+    const Variables variables = variables_of(env, job.variables);
     const auto other = job.commands.find(rank);
     pids[rank] =
         spawn(other == job.commands.end() ? worker_command(job.worker, job.arguments) : other->second,
@@ -196,17 +194,12 @@ std::string failures_of(const Job& job) {
 
 pid_t start_worker(const std::string& worker, const std::vector<std::string>& arguments,
                    int standard_output) {
-  return spawn(worker_command(worker, arguments), variables_of(WorkerEnv{}), "", standard_output);
+  return spawn(worker_command(worker, arguments), variables_of(WorkerEnv{}, {}), "", standard_output);
 }
 
 std::string python_with_torch() {
-  const char* venv = std::getenv("CPPRUN_VENV");
-  const std::string python = (venv == nullptr ? std::string() : std::string(venv)) + "/bin/python";
-  if (!std::filesystem::exists(python)) {
-    return "";
-  }
-  const int exit_code = wait_for(spawn({python, "-c", "import torch"}, {}, "/dev/null"));
-  return exit_code == 0 ? python : "";
+  const char* python = std::getenv("CPPRUN_TORCH_PYTHON");
+  return python == nullptr ? "" : python;
 }
 
 std::string output_of(const std::vector<std::string>& command) {

@@ -11,22 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "tests/torch/temporary_folder.hpp"
 #include "worker_runtime/contract/worker_env.hpp"
 
 namespace cpprun::worker::test {
-
-// A folder under the system's temporary folder, removed with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // What a rank does; its return value is the exit code and its exceptions are recorded as in any worker.
 // `arguments` are those of the Job.
@@ -64,7 +52,7 @@ std::string failures_of(const Job& job);
 // Starts one rank of a job of one, and returns its pid; its standard output goes to the descriptor.
 pid_t start_worker(const std::string& worker, const std::vector<std::string>& arguments, int standard_output);
 
-// The environment's Python with torch, or nothing where CPPRUN_VENV's Python cannot import it.
+// A Python that can import torch (CPPRUN_TORCH_PYTHON), or nothing where only the C++ part is installed.
 std::string python_with_torch();
 
 // Standard output of a command; throws where it fails.

@@ -70,8 +70,10 @@ std::string to_json(const Manifest& manifest) {
 Manifest parse_manifest(const std::string& text) {
   try {
     return read(Json::parse(text));
+  } catch (const Json::parse_error&) {
+    throw ConfigError("the manifest is no JSON text: it was cut short or changed");
   } catch (const Json::exception& error) {
-    throw ConfigError(std::string("the manifest cannot be read: ") + error.what());
+    throw ConfigError(std::string("the manifest lacks a field or has one of another type: ") + error.what());
   }
 }
 

@@ -256,7 +256,7 @@ OptimizerRestore::OptimizerRestore(const torch::nn::Module& model, Optimizer& op
       }
     }
   } catch (const Json::exception& error) {
-    throw ConfigError(std::string("the optimizer's options cannot be read: ") + error.what());
+    throw ConfigError(std::string("the optimizer's options are no JSON, lack a field or have one of another type: ") + error.what());
   }
 }
 

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <string>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
 
 #include "worker_runtime/checkpoint/safetensors_header.hpp"
@@ -46,7 +47,12 @@ TensorSpec spec_of(const NamedTensor& named) {
 // The tensors in the order in which they are stored, with their places.
 std::vector<std::pair<TensorEntry, at::Tensor>> lay_out(const std::vector<NamedTensor>& tensors) {
   std::vector<std::pair<TensorEntry, at::Tensor>> stored;
+  std::unordered_set<std::string> names;
   for (const NamedTensor& named : tensors) {
+    if (!names.insert(named.name).second) {
+      throw ConfigError("two tensors are named '" + named.name +
+                        "', and a safetensors file needs distinct names");
+    }
     stored.emplace_back(TensorEntry{spec_of(named)}, named.tensor);
   }
   std::stable_sort(stored.begin(), stored.end(), [](const auto& a, const auto& b) {
