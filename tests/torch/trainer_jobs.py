@@ -116,6 +116,7 @@ class TrainerTest(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory(prefix="cpprun-trainer-test-")
         self.addCleanup(scratch.cleanup)
         self.scratch = pathlib.Path(scratch.name)
+        os.environ["TMPDIR"] = scratch.name  # cpprun keeps a failed job's logs there
 
     def folder(self, name):
         path = self.scratch / name
