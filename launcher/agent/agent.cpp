@@ -20,8 +20,8 @@ struct Happened {
 };
 
 awaitable<Happened> group_ended(WorkerRunner& runner) {
-  const std::optional<std::string> failure = co_await runner.ended();
-  if (failure) co_return Happened{GroupFailed{*failure}};
+  const std::optional<WorkerFailure> failure = co_await runner.ended();
+  if (failure) co_return Happened{GroupFailed{summary(*failure), !refused_configuration(*failure)}};
   co_return Happened{GroupSucceeded{}};
 }
 

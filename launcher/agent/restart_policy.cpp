@@ -12,6 +12,9 @@ struct Decide {
     return {Next::Finish, false, "all workers ended well"};
   }
   RestartDecision operator()(const GroupFailed& failed) const {
+    if (!failed.restart_helps) {
+      return {Next::Fail, false, failed.what + "; its configuration is wrong, so it is not restarted"};
+    }
     if (restarts_left > 0) {
       return {Next::Restart, true,
               failed.what + "; restarting all workers, " + std::to_string(restarts_left - 1) +
@@ -22,7 +25,8 @@ struct Decide {
   RestartDecision operator()(const StopRequested& stop) const {
     // Nobody can send us SIGKILL and have us live: it stands for the end of the guardian.
     return {Next::Stop, false,
-            stop.signal == SIGKILL ? "cpprun was killed; ending its workers" : "received " + signal_name(stop.signal)};
+            stop.signal == SIGKILL ? "cpprun was killed; ending its workers"
+                                   : "received " + signal_name(stop.signal)};
   }
   RestartDecision operator()(const rendezvous::MembershipChanged& change) const {
     return {Next::Restart, false, std::to_string(change.waiting) + " node(s) wait to join"};

@@ -22,6 +22,7 @@ using RunResult = std::variant<Succeeded, Failed, StoppedBy>;
 struct GroupSucceeded {};
 struct GroupFailed {
   std::string what;  // the failure noticed first, in a line
+  bool restart_helps = true;
 };
 struct StopRequested {
   int signal;

@@ -122,7 +122,7 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
   workers_.push_back(std::move(worker));
 }
 
-awaitable<std::optional<std::string>> LocalRunner::ended() {
+awaitable<std::optional<WorkerFailure>> LocalRunner::ended() {
   for (;;) {
     std::size_t done = 0;
     for (const Worker& worker : workers_) {
@@ -131,7 +131,7 @@ awaitable<std::optional<std::string>> LocalRunner::ended() {
     }
     if (done == workers_.size()) co_return std::nullopt;
     const std::vector<WorkerFailure> failed = failures();
-    if (!failed.empty()) co_return summary(FailureReport{"", "", "", "", 0, failed}.root_cause());
+    if (!failed.empty()) co_return root_cause(failed);
     co_await reaper_.collected().wait();
   }
 }

@@ -25,7 +25,7 @@ class LocalRunner : public WorkerRunner {
   ~LocalRunner() override;
 
   void start(const Attempt& attempt) override;
-  awaitable<std::optional<std::string>> ended() override;
+  awaitable<std::optional<WorkerFailure>> ended() override;
   awaitable<void> stop(int signal, std::chrono::milliseconds grace) override;
   std::vector<WorkerFailure> failures() override;
   bool abandoned() const override { return abandoned_; }

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "launcher/report/failure_report.hpp"
@@ -25,8 +24,9 @@ class WorkerRunner {
   // Starts the workers; none may be left from before. Throws std::system_error when the system refuses.
   virtual void start(const Attempt& attempt) = 0;
 
-  // Returns when all workers have ended well (nothing) or one has failed (its summary). Cancel-safe.
-  virtual awaitable<std::optional<std::string>> ended() = 0;
+  // Returns when all workers have ended well (nothing) or one has failed (the root cause so far).
+  // Cancel-safe.
+  virtual awaitable<std::optional<WorkerFailure>> ended() = 0;
 
   // Sends `signal` to every process of the workers, waits up to `grace`, kills what is left, and shows what
   // they still had to say. Returns when none is alive, or when it had to abandon some (see abandoned()). May

@@ -106,7 +106,7 @@ json to_object(const WorkerFailure& failure, const std::string& host) {
 
 }  // namespace
 
-const WorkerFailure& FailureReport::root_cause() const {
+const WorkerFailure& root_cause(const std::vector<WorkerFailure>& failures) {
   const auto order = [](const WorkerFailure& failure) {
     const std::int64_t recorded =
         failure.record && failure.record->timestamp > 0 ? failure.record->timestamp : INT64_MAX;
@@ -116,6 +116,11 @@ const WorkerFailure& FailureReport::root_cause() const {
   return *std::min_element(
       failures.begin(), failures.end(),
       [&](const WorkerFailure& a, const WorkerFailure& b) { return order(a) < order(b); });
+}
+
+bool refused_configuration(const WorkerFailure& failure) {
+  const Exited* exited = std::get_if<Exited>(&failure.status);
+  return exited && exited->code == 2 && failure.record && failure.record->error_code == 2;
 }
 
 std::string failure_class(const WorkerFailure& failure) {
@@ -145,7 +150,7 @@ std::string summary(const WorkerFailure& failure) {
 }
 
 std::string to_text(const FailureReport& report) {
-  const WorkerFailure& root = report.root_cause();
+  const WorkerFailure& root = root_cause(report.failures);
   const std::string heavy(kRuleWidth, '=');
   const std::string light(kRuleWidth, '-');
   std::string text = heavy + "\n" + report.name + " FAILED\n";
@@ -183,7 +188,7 @@ std::string to_json(const FailureReport& report) {
       {"name", report.name},
       {"run_id", report.run_id},
       {"attempt", report.attempt},
-      {"root_cause", to_object(report.root_cause(), report.host)},
+      {"root_cause", to_object(root_cause(report.failures), report.host)},
       {"failures", std::move(failures)},
   };
   // Workers write any bytes; those that are no UTF-8 are replaced.

@@ -35,11 +35,15 @@ struct FailureReport {
   std::string run_id;
   int attempt = 0;
   std::vector<WorkerFailure> failures;  // not empty
-
-  // The first failure that the agent did not cause itself. Among those noticed at the same moment: one that
-  // died by a signal of its own, then the earliest error record, then the lowest local rank.
-  const WorkerFailure& root_cause() const;
 };
+
+// The first failure that the agent did not cause itself. Among those noticed at the same moment: one that
+// died by a signal of its own, then the earliest error record, then the lowest local rank. `failures` is not
+// empty.
+const WorkerFailure& root_cause(const std::vector<WorkerFailure>& failures);
+
+// The worker recorded that its configuration is wrong (exit code 2): starting it again would not help.
+bool refused_configuration(const WorkerFailure& failure);
 
 // "exception" (the worker recorded one), "signal", "exec" (the program could not be started), "exit".
 std::string failure_class(const WorkerFailure& failure);

@@ -19,6 +19,14 @@ class Restarts(ScenarioTest):
             self.assertEqual(self.read(f"starts.{rank}"), "0 2\n1 2\n2 2\n")
         self.assert_nothing_left(job)
 
+    def test_a_refused_configuration_is_not_tried_again(self):
+        self.script("w.sh", 'echo x >> $CASE/starts; echo "{\\"message\\": {\\"message\\": \\"no such key\\", '
+                            '\\"errorCode\\": 2}}" > $TORCHELASTIC_ERROR_FILE; exit 2')
+        job = self.run_to_end("--max-restarts=3", "./w.sh")
+        self.assertEqual(job.code, 1)
+        self.assertEqual(self.read("starts"), "x\n")
+        self.assertIn("not restarted", job.err)
+
     def test_logs_of_every_attempt_stay(self):
         self.script("w.sh", "echo out $TORCHELASTIC_RESTART_COUNT; exit $((1 - TORCHELASTIC_RESTART_COUNT))")
         job = self.run_to_end("--max-restarts=3", "--log-dir=logs", "-r3", "./w.sh")

@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 // Plays a script: each attempt ends well, fails, or goes on until it is stopped.
 class FakeRunner : public WorkerRunner {
  public:
-  enum class Fate { Succeed, Fail, RunOn };
+  enum class Fate { Succeed, Fail, RefuseConfiguration, RunOn };
 
   FakeRunner(asio::io_context& io, std::deque<Fate> fates)
       : fates_(std::move(fates)), never_(io.get_executor()) {}
@@ -34,10 +34,10 @@ class FakeRunner : public WorkerRunner {
     fates_.pop_front();
     if (on_start) on_start();
   }
-  awaitable<std::optional<std::string>> ended() override {
+  awaitable<std::optional<WorkerFailure>> ended() override {
     if (fate_ == Fate::RunOn) co_await never_.wait();
-    if (fate_ == Fate::Fail) co_return "rank 0 failed";
-    co_return std::nullopt;
+    if (fate_ == Fate::Succeed) co_return std::nullopt;
+    co_return failures().front();
   }
   awaitable<void> stop(int signal, milliseconds grace) override {
     stops.push_back(signal);
@@ -46,9 +46,13 @@ class FakeRunner : public WorkerRunner {
     if (stop_hangs && signal != SIGKILL) co_await never_.wait();
   }
   std::vector<WorkerFailure> failures() override {
-    if (fate_ != Fate::Fail) return {};
+    if (fate_ != Fate::Fail && fate_ != Fate::RefuseConfiguration) return {};
     WorkerFailure failure;
     failure.status = Exited{7};
+    if (fate_ == Fate::RefuseConfiguration) {
+      failure.status = Exited{2};
+      failure.record = worker::ErrorRecord{"ConfigError: no such key", "", 0, 2};
+    }
     return {failure};
   }
   bool abandoned() const override { return false; }
@@ -142,6 +146,13 @@ TEST_F(AgentTest, FailureUsesTheBudgetAndANewStoreEachTime) {
     EXPECT_EQ(runner.started[static_cast<std::size_t>(i)].workers[0].max_restarts, 2);
   }
   EXPECT_EQ(stores_, 3);
+}
+
+TEST_F(AgentTest, WrongConfigurationIsNotTriedAgain) {
+  spec_.max_restarts = 5;
+  FakeRunner runner(io_, {Fate::RefuseConfiguration});
+  EXPECT_TRUE(std::holds_alternative<Failed>(run(runner)));
+  EXPECT_EQ(runner.started.size(), 1u);
 }
 
 TEST_F(AgentTest, RestartThatHelpsEndsWell) {

@@ -30,8 +30,8 @@ FailureReport report(std::vector<WorkerFailure> failures) {
   return {"train.py", "/usr/bin/python3", "host1", "run1", 2, std::move(failures)};
 }
 
-int root_of(std::vector<WorkerFailure> failures) {
-  return report(std::move(failures)).root_cause().ranks.local;
+int root_of(const std::vector<WorkerFailure>& failures) {
+  return root_cause(failures).ranks.local;
 }
 
 TEST(RootCause, FirstNoticedThatTheAgentDidNotCause) {
@@ -52,6 +52,15 @@ TEST(RootCause, AtTheSameMomentTheEarlierRecordComesFirst) {
   EXPECT_EQ(root_of({late, early}), 1);
   EXPECT_EQ(root_of({failure(0, Exited{1}, 1), early}), 1);
   EXPECT_EQ(root_of({failure(0, Exited{1}, 1), failure(1, Exited{1}, 1)}), 0);
+}
+
+TEST(FailureReport, OnlyAWorkerThatSaysSoRefusedItsConfiguration) {
+  WorkerFailure refused = failure(0, Exited{2}, 1);
+  EXPECT_FALSE(refused_configuration(refused));  // exit code 2 alone means nothing
+  refused.record = worker::ErrorRecord{"m", "", 0, 2};
+  EXPECT_TRUE(refused_configuration(refused));
+  refused.status = Exited{1};
+  EXPECT_FALSE(refused_configuration(refused));
 }
 
 TEST(FailureReport, Text) {
