@@ -163,9 +163,21 @@ awaitable<void> LocalRunner::stop(int signal, std::chrono::milliseconds grace) {
   co_await drain();
 }
 
+bool LocalRunner::workers_left() const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [this](const Worker& worker) { return !reaper_.end_of(worker.pid); });
+}
+
 awaitable<bool> LocalRunner::wait_until_gone(async::Deadline limit) {
+  bool told_the_rest = !workers_left();
   while (children_left()) {
     if (limit.passed()) co_return false;
+    if (!told_the_rest && !workers_left()) {
+      // What the workers left behind may ignore the signal that they got: a shell's background jobs ignore
+      // SIGINT.
+      told_the_rest = true;
+      send(SIGTERM);
+    }
     co_await reaper_.collected().wait_until(limit.time());
   }
   co_return true;

@@ -44,6 +44,7 @@ class LocalRunner : public WorkerRunner {
   void start_worker(const Attempt& attempt, const worker::WorkerEnv& env);
   void send(int signal);
   WorkerFailure failure_of(Worker& worker, const ProcessEnd& end);
+  bool workers_left() const;
   awaitable<bool> wait_until_gone(async::Deadline limit);
   awaitable<void> kill_all();
   awaitable<void> drain();

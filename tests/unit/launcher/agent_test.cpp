@@ -35,7 +35,7 @@ class FakeRunner : public WorkerRunner {
     if (on_start) on_start();
   }
   awaitable<std::optional<WorkerFailure>> ended() override {
-    if (fate_ == Fate::RunOn) co_await never_.wait();
+    while (fate_ == Fate::RunOn) co_await never_.wait();
     if (fate_ == Fate::Succeed) co_return std::nullopt;
     co_return failures().front();
   }
