@@ -14,7 +14,7 @@
 namespace cpprun::worker {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 using torch::optim::Optimizer;
 using torch::optim::OptimizerOptions;
 using torch::optim::OptimizerParamState;
@@ -256,7 +256,9 @@ OptimizerRestore::OptimizerRestore(const torch::nn::Module& model, Optimizer& op
       }
     }
   } catch (const Json::exception& error) {
-    throw ConfigError(std::string("the optimizer's options are no JSON, lack a field or have one of another type: ") + error.what());
+    throw ConfigError(
+        std::string("the optimizer's options are no JSON, lack a field or have one of another type: ") +
+        error.what());
   }
 }
 

@@ -118,7 +118,7 @@ std::uint64_t dtype_size(std::string_view dtype) {
 }
 
 std::string to_json(const std::vector<TensorEntry>& entries) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  Json header = Json::object();
   for (const TensorEntry& entry : entries) {
     header[entry.spec.name] = {
         {"dtype", entry.spec.dtype}, {"shape", entry.spec.shape}, {"data_offsets", {entry.begin, entry.end}}};

@@ -3,7 +3,7 @@
 #include <torch/nn/module.h>
 
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <memory>
 #include <vector>
 
 #include "worker_runtime/checkpoint/checkpoint_folder.hpp"
@@ -67,25 +67,23 @@ std::string on_rank_0(const ProcessGroup& group, const std::function<std::string
   return in_step(group, [&] { return group.rank() == 0 ? work() : std::string(); }).front();
 }
 
-void record(nlohmann::json& files, const std::string& name, const WrittenFile& written) {
-  files.push_back({{"name", name}, {"size", written.size}, {"crc32c", written.crc32c}});
-}
-
-// Writes this rank's files; returns their list for the manifest, as JSON.
+// Writes this rank's files; returns their list, as a manifest's text.
 std::string write_files(const ProcessGroup& group, const fs::path& folder, const TrainingState& state,
                         const std::string& progress) {
-  nlohmann::json files = nlohmann::json::array();
+  Manifest own;
+  const auto record = [&](const std::string& name, const WrittenFile& written) {
+    own.files.push_back({name, written.size, written.crc32c});
+  };
   if (group.rank() == 0) {
     const OptimizerState optimizer = optimizer_state(state.model, state.optimizer);
-    record(files, kModelFile, write_safetensors(folder / kModelFile, state_dict(state.model)));
-    record(files, kOptimizerFile, write_safetensors(folder / kOptimizerFile, optimizer.tensors));
-    record(files, kOptimizerOptionsFile,
-           write_durable_file(folder / kOptimizerOptionsFile, optimizer.options));
-    record(files, kProgressFile, write_durable_file(folder / kProgressFile, progress));
+    record(kModelFile, write_safetensors(folder / kModelFile, state_dict(state.model)));
+    record(kOptimizerFile, write_safetensors(folder / kOptimizerFile, optimizer.tensors));
+    record(kOptimizerOptionsFile, write_durable_file(folder / kOptimizerOptionsFile, optimizer.options));
+    record(kProgressFile, write_durable_file(folder / kProgressFile, progress));
   }
   const std::string name = rng_file(group.rank());
-  record(files, name, write_safetensors(folder / name, rng_state(group.device().device)));
-  return files.dump();
+  record(name, write_safetensors(folder / name, rng_state(group.device().device)));
+  return to_json(own);
 }
 
 Manifest make_manifest(std::int64_t step, const TrainingState& state, const std::vector<std::string>& lists) {
@@ -94,9 +92,8 @@ Manifest make_manifest(std::int64_t step, const TrainingState& state, const std:
   manifest.step = step;
   manifest.model = tensor_specs(state_dict(state.model));
   for (const std::string& list : lists) {
-    for (const nlohmann::json& file : nlohmann::json::parse(list)) {
-      manifest.files.push_back({file["name"], file["size"], file["crc32c"]});
-    }
+    const Manifest own = parse_manifest(list);
+    manifest.files.insert(manifest.files.end(), own.files.begin(), own.files.end());
   }
   return manifest;
 }
