@@ -14,6 +14,7 @@ namespace cpprun::launcher {
 namespace {
 
 constexpr std::uint16_t kDefaultMasterPort = 29500;
+constexpr int kMostWorkers = 10'000;  // of one node; more is a slip of the keyboard
 
 // Options as text: what they mean is decided below, so that each refusal can be a sentence.
 struct RawOptions {
@@ -246,8 +247,10 @@ int workers_per_node(const std::string& text) {
     return gpus > 0 ? gpus : count_cpus();
   }
   const std::optional<int> value = whole_number(trim(text));
-  if (!value || *value < 1)
-    refuse("--nproc-per-node", text, "a whole number from 1 up, nor auto, cpu or gpu");
+  if (!value || *value < 1 || *value > kMostWorkers) {
+    refuse("--nproc-per-node", text,
+           "a whole number from 1 to " + std::to_string(kMostWorkers) + ", nor auto, cpu or gpu");
+  }
   return *value;
 }
 
@@ -351,7 +354,9 @@ std::optional<LaunchConfig> parse_command_line(const std::vector<std::string>& a
     printed = "cpprun " CPPRUN_VERSION "\n";
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    throw UsageError(error.what());
+    // Only variables come this way: the command line was looked at above.
+    throw UsageError("a PET_ variable is wrong: " + std::string(error.what()) +
+                     " (a flag's variable is 1 or 0)");
   }
   const RawOptions& raw = options.raw();
   if (config.command.empty()) {

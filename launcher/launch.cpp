@@ -12,6 +12,7 @@
 #include "launcher/agent/agent.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/local_runner.hpp"
+#include "launcher/process/patient_write.hpp"
 #include "launcher/worker_command.hpp"
 #include "rendezvous/static_rendezvous.hpp"
 #include "rendezvous/store/store_server.hpp"
@@ -20,6 +21,9 @@ extern char** environ;
 
 namespace cpprun::launcher {
 namespace {
+
+// A reader of stderr that takes nothing for so long will not read the report.
+constexpr std::chrono::milliseconds kReportPatience{2000};
 
 std::string own_folder() {
   std::error_code error;
@@ -150,10 +154,9 @@ int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
   if (!failed) return abandoned ? kWorkersFailed : kGood;
   std::string text = "\n";
   text += to_text(failed->report);
-  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) {
-    // Nobody reads stderr; failure.json says the same.
-  }
-  if (folder.exists()) spdlog::info("logs and failure.json are in {}", folder.path().string());
+  spdlog::default_logger()->flush();
+  write_patiently(STDERR_FILENO, text, kReportPatience);  // failure.json says the same
+  if (folder.exists()) spdlog::info("the logs are in {}", folder.path().string());
   return kWorkersFailed;
 }
 
@@ -183,6 +186,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
     code = kSystemRefused;
   }
   if (!keep_logs) folder.discard();
+  spdlog::default_logger()->flush();
   return code;
 }
 

@@ -4,24 +4,53 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
+
+#include "launcher/process/patient_write.hpp"
 
 namespace cpprun::launcher {
 namespace {
 
-// One write(2) a line: lines of guardian, agent and workers never mix, and nothing waits in a buffer.
+// What may wait while nobody reads our stderr; later lines are lost.
+constexpr std::size_t kMostPending = 64 * 1024;
+// The last lines of all are worth a moment.
+constexpr std::chrono::milliseconds kLastPatience{1000};
+
+// One line is one write(2): lines of guardian, agent and workers do not mix. A reader that takes nothing
+// never holds up the launcher: the lines wait in memory.
 class StandardErrorSink : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
-    if (::write(STDERR_FILENO, line.data(), line.size()) < 0) {
-      // Nobody reads stderr; there is no other place to say so.
-    }
+    if (pending_.size() < kMostPending) append(std::string_view(line.data(), line.size()));
+    write_pending(std::chrono::milliseconds::zero());
   }
-  void flush_() override {}
+  void flush_() override { write_pending(kLastPatience); }
+
+ private:
+  // What users typed may hold control characters; a terminal must not act on them.
+  void append(std::string_view line) {
+    static constexpr char kHex[] = "0123456789abcdef";
+    for (const char c : line.substr(0, line.size() - 1)) {
+      const unsigned char byte = static_cast<unsigned char>(c);
+      if (byte >= 0x20 && byte != 0x7f) {
+        pending_ += c;
+      } else {
+        pending_ += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+      }
+    }
+    pending_ += '\n';
+  }
+  void write_pending(std::chrono::milliseconds patience) {
+    pending_.erase(0, write_patiently(STDERR_FILENO, pending_, patience));
+  }
+
+  std::string pending_;
 };
 
 spdlog::level::level_enum level_from_environment() {

@@ -36,7 +36,7 @@ std::string first_line(const std::string& path) {
 // Empty where PATH has no such program.
 std::string search_path(const std::string& name, const char* path) {
   for (const std::string& folder : split(path ? path : "/usr/local/bin:/usr/bin:/bin", ':')) {
-    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+    std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
     if (is_executable(candidate)) return candidate;
   }
   return "";
@@ -45,8 +45,7 @@ std::string search_path(const std::string& name, const char* path) {
 std::string find_python(const CommandEnvironment& environment) {
   if (environment.python_exec && *environment.python_exec) {
     const std::string given = environment.python_exec;
-    const std::string found =
-        given.find('/') == std::string::npos ? search_path(given, environment.path) : given;
+    std::string found = given.find('/') == std::string::npos ? search_path(given, environment.path) : given;
     if (is_executable(found)) return found;
     throw UsageError("PYTHON_EXEC='" + given + "' is no executable file");
   }
@@ -56,7 +55,7 @@ std::string find_python(const CommandEnvironment& environment) {
     }
   }
   for (const char* name : {"python3", "python"}) {
-    const std::string found = search_path(name, environment.path);
+    std::string found = search_path(name, environment.path);
     if (!found.empty()) return found;
   }
   throw UsageError(
@@ -66,9 +65,9 @@ std::string find_python(const CommandEnvironment& environment) {
 std::string find_program(const std::string& name, const CommandEnvironment& environment) {
   if (name.empty()) throw UsageError("the program's name is empty");
   if (name.find('/') == std::string::npos) {
-    const std::string in_path = search_path(name, environment.path);
+    std::string in_path = search_path(name, environment.path);
     if (!in_path.empty()) return in_path;
-    const std::string beside = environment.own_folder + "/" + name;
+    std::string beside = environment.own_folder + "/" + name;
     if (is_executable(beside)) return beside;
   }
   if (is_file(name)) return name.find('/') == std::string::npos ? "./" + name : name;

@@ -19,6 +19,7 @@ std::vector<WorkerRanks> assign_ranks(const std::vector<NodeWorkers>& nodes, int
     role_world_size += of_my_role;
   }
   std::vector<WorkerRanks> ranks;
+  ranks.reserve(static_cast<std::size_t>(mine.local_world_size));
   for (int local = 0; local < mine.local_world_size; ++local) {
     ranks.push_back({local, first_global + local, first_role + local, world_size, role_world_size});
   }

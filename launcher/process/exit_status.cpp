@@ -17,7 +17,7 @@ std::string without_prefix(const std::string& name) {
 }  // namespace
 
 ExitStatus decode_wait_status(int status) {
-  if (WIFSIGNALED(status)) return Signaled{WTERMSIG(status), WCOREDUMP(status)};
+  if (WIFSIGNALED(status)) return Signaled{WTERMSIG(status), WCOREDUMP(status) != 0};
   return Exited{WEXITSTATUS(status)};
 }
 

@@ -6,14 +6,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <string>
 #include <system_error>
 
 #include "launcher/process/exit_status.hpp"
+#include "launcher/process/patient_write.hpp"
 #include "launcher/process/process_tree.hpp"
 
 namespace cpprun::launcher {
@@ -22,6 +25,7 @@ namespace {
 // How long the guardian insists before it gives up on processes that SIGKILL does not end (uninterruptible
 // sleep in the kernel).
 constexpr int kKillLimitSeconds = 10;
+constexpr std::chrono::milliseconds kLastWordsPatience{1000};
 
 [[noreturn]] void refuse(const char* call) {
   throw std::system_error(errno, std::generic_category(), std::string("cannot start the agent: ") + call);
@@ -64,9 +68,10 @@ bool end_descendants() {
 int end_of_agent(const Guardianship& guardianship, pid_t agent, const ExitStatus& status) {
   const bool all_ended = end_descendants();
   if (const Exited* exited = std::get_if<Exited>(&status)) return exited->code;
-  std::fprintf(stderr, "cpprun: the agent (pid %d) was ended by %s; its workers were killed%s\n",
-               static_cast<int>(agent), describe(status).c_str(),
-               all_ended ? "" : ", but some of them are in uninterruptible sleep and had to be abandoned");
+  std::string text = "cpprun: the agent (pid " + std::to_string(agent) + ") was ended by " +
+                     describe(status) + "; its workers were killed";
+  if (!all_ended) text += ", but some of them are in uninterruptible sleep and had to be abandoned";
+  write_patiently(STDERR_FILENO, text + "\n", kLastWordsPatience);
   if (!guardianship.temporary_folder.empty()) {
     std::error_code ignored;
     std::filesystem::remove_all(guardianship.temporary_folder, ignored);
@@ -81,6 +86,7 @@ int guard(const Guardianship& guardianship, pid_t agent) {
     if (signal < 0) continue;
     if (signal != SIGCHLD) {
       ::kill(agent, signal);
+      ::kill(agent, SIGCONT);  // a stopped agent could not act on it
       continue;
     }
     int status = 0;

@@ -1,14 +1,14 @@
 #include "launcher/process/local_runner.hpp"
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "launcher/process/child_process.hpp"
 #include "launcher/process/process_tree.hpp"
@@ -23,7 +23,9 @@ constexpr std::chrono::seconds kKillLimit{10};
 constexpr std::chrono::milliseconds kKillAgain{20};
 // A reader of our output that takes nothing for so long is taken for stuck.
 constexpr std::chrono::seconds kReaderPatience{10};
-constexpr std::size_t kLongestErrorFile = 4 * 1024 * 1024;
+// The same once the user wants the end now.
+constexpr std::chrono::seconds kShortPatience{1};
+constexpr off_t kLongestErrorFile = 4 * 1024 * 1024;
 
 // The inherited variables with `ours` in place of those of the same name.
 std::vector<std::string> merged(const std::vector<std::string>& inherited, const worker::Variables& ours) {
@@ -31,7 +33,10 @@ std::vector<std::string> merged(const std::vector<std::string>& inherited, const
   std::vector<std::string> result;
   for (const auto& [name, value] : ours) {
     names.insert(name);
-    result.push_back(name + "=" + value);
+    std::string entry = name;
+    entry += '=';
+    entry += value;
+    result.push_back(std::move(entry));
   }
   for (const std::string& entry : inherited) {
     if (names.count(entry.substr(0, entry.find('='))) == 0) result.push_back(entry);
@@ -39,13 +44,16 @@ std::vector<std::string> merged(const std::vector<std::string>& inherited, const
   return result;
 }
 
+// The worker may have put anything there: only a file is read, and a FIFO is not waited for.
 std::optional<worker::ErrorRecord> read_record(const std::string& path) {
   if (path.empty()) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::string text(kLongestErrorFile, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  struct stat about {};
+  if (!file.valid() || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode)) return std::nullopt;
+  if (about.st_size > kLongestErrorFile) return std::nullopt;
+  std::string text(static_cast<std::size_t>(about.st_size), '\0');
+  const ssize_t n = ::pread(file.get(), text.data(), text.size(), 0);
+  text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
   return worker::parse_error_record(text);
 }
 
@@ -160,7 +168,7 @@ awaitable<void> LocalRunner::stop(int signal, std::chrono::milliseconds grace) {
     const bool gone = signal != SIGKILL && co_await wait_until_gone(async::Deadline::after(grace));
     if (!gone) co_await kill_all();
   }
-  co_await drain();
+  co_await drain(signal == SIGKILL ? kShortPatience : kReaderPatience);
 }
 
 bool LocalRunner::workers_left() const {
@@ -206,17 +214,17 @@ awaitable<void> LocalRunner::kill_all() {
   }
 }
 
-awaitable<void> LocalRunner::drain() {
+awaitable<void> LocalRunner::drain(std::chrono::seconds patience) {
   std::uint64_t taken = 0;
   const auto finished = [](const Worker& worker) {
     return (!worker.streams.out.pump || worker.streams.out.pump->finished()) &&
            (!worker.streams.err.pump || worker.streams.err.pump->finished());
   };
-  async::Deadline limit = async::Deadline::after(kReaderPatience);
+  async::Deadline limit = async::Deadline::after(patience);
   for (Worker& worker : workers_) {
     while (!finished(worker)) {
       const std::uint64_t now_taken = consoles_.out.written() + consoles_.err.written();
-      if (now_taken != taken) limit = async::Deadline::after(kReaderPatience);
+      if (now_taken != taken) limit = async::Deadline::after(patience);
       taken = now_taken;
       if (limit.passed()) {
         spdlog::warn("some output of rank {} is not shown: its reader took nothing for {} s",

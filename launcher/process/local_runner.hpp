@@ -47,7 +47,7 @@ class LocalRunner : public WorkerRunner {
   bool workers_left() const;
   awaitable<bool> wait_until_gone(async::Deadline limit);
   awaitable<void> kill_all();
-  awaitable<void> drain();
+  awaitable<void> drain(std::chrono::seconds patience);
 
   asio::io_context& io_;
   Reaper& reaper_;

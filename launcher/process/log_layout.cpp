@@ -29,8 +29,13 @@ std::string folder_name(std::string run_id) {
 }  // namespace
 
 RunFolder RunFolder::create(const std::optional<std::string>& log_dir, const std::string& run_id) {
-  if (!log_dir) return RunFolder(make_unique(fs::temp_directory_path() / "cpprun_"), true);
   std::error_code error;
+  if (!log_dir) {
+    const fs::path temporary = fs::temp_directory_path(error);
+    if (error)
+      throw std::system_error(error, "the temporary folder (TMPDIR) cannot be used; set it or --log-dir");
+    return RunFolder(make_unique(temporary / "cpprun_"), true);
+  }
   fs::create_directories(*log_dir, error);
   if (error) throw std::system_error(error, "cannot make the log folder " + *log_dir);
   return RunFolder(make_unique(fs::path(*log_dir) / (folder_name(run_id) + "_")), false);

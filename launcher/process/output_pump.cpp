@@ -123,7 +123,7 @@ bool OutputPump::append_to_file(std::string_view bytes) {
 
 std::string file_tail(const std::string& path) {
   std::string text;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return text;
   const off_t size = ::lseek(fd, 0, SEEK_END);
   const off_t wanted = std::min<off_t>(size, OutputPump::kTailBytes);

@@ -43,6 +43,7 @@ awaitable<Bytes> LocalStore::get(Key key) {
 
 awaitable<std::vector<Bytes>> LocalStore::multi_get(std::vector<Key> keys) {
   std::vector<Bytes> values;
+  values.reserve(keys.size());
   for (const Key& key : keys) values.emplace_back(table_.get(key));
   co_return values;
 }

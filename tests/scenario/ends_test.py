@@ -96,6 +96,14 @@ class Report(ScenarioTest):
         self.assertEqual((cause["class"], cause["message"]), ("exception", "ValueError: bad shape"))
         self.assertEqual(os.stat(self.path("tmp", run)).st_mode & 0o777, 0o700)
 
+    def test_error_file_that_is_no_file(self):
+        for make in ("mkfifo $TORCHELASTIC_ERROR_FILE", "mkdir $TORCHELASTIC_ERROR_FILE",
+                     "ln -s /dev/zero $TORCHELASTIC_ERROR_FILE", "echo '{' > $TORCHELASTIC_ERROR_FILE",
+                     "truncate -s 100M $TORCHELASTIC_ERROR_FILE"):
+            job = self.run_to_end("--no-python", "bash", "-c", make + "; exit 7")
+            self.assertEqual(job.code, 1)
+            self.assertIn("exitcode  : 7", job.err)
+
     def test_redirected_stderr_is_quoted_too(self):
         job = self.run_to_end("-r", "3", "--no-python", "bash", "-c", "echo in the file >&2; exit 3")
         self.assertEqual(job.code, 1)
@@ -190,6 +198,41 @@ while :; do sleep 300 & wait $!; done
         job.signal(signal.SIGINT)
         self.assertEqual(job.end(), 128 + signal.SIGTERM)
         self.assert_nothing_left(job)
+
+
+    def test_stopped_agent_still_ends(self):
+        job = self.start_traps()
+        os.kill(job.agent(), signal.SIGSTOP)
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.end(), 128 + signal.SIGTERM)
+        self.assertEqual(self.read("got.0"), "TERM\n")
+
+    def test_stuck_reader_of_stderr_holds_nothing_up(self):
+        reader, writer = os.pipe()
+        self.script("w.sh", "touch $CASE/up; sleep 300")
+        job = self.start("--shutdown-timeout=1", "./w.sh", stderr=writer)
+        self.wait_for_files("up")
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"x" * 4096)
+        except BlockingIOError:
+            os.set_blocking(writer, True)
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.end(), 128 + signal.SIGTERM)
+        self.assert_nothing_left(job)
+        os.close(reader)
+        os.close(writer)
+
+    def test_endless_output_to_a_reader_that_reads_nothing(self):
+        reader, writer = os.pipe()
+        job = self.start("--shutdown-timeout=1", "--no-python", "bash", "-c", "touch $CASE/up; yes >&2", stderr=writer)
+        os.close(writer)
+        self.wait_for_files("up")
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.end(), 128 + signal.SIGTERM)
+        self.assert_nothing_left(job)
+        os.close(reader)
 
 
 class Orphans(ScenarioTest):

@@ -81,9 +81,10 @@ class Refused(ScenarioTest):
     def test_values(self):
         true = ("--no-python", "true")
         for option, value, sentence in (
-                ("--nproc-per-node", "abc", "'abc' is not a whole number from 1 up"),
-                ("--nproc-per-node", "0", "from 1 up"), ("--nproc-per-node", "-1", "from 1 up"),
-                ("--nproc-per-node", "", "from 1 up"),
+                ("--nproc-per-node", "abc", "'abc' is not a whole number from 1 to 10000"),
+                ("--nproc-per-node", "0", "from 1 to"), ("--nproc-per-node", "-1", "from 1 to"),
+                ("--nproc-per-node", "1000000", "from 1 to"),
+                ("--nproc-per-node", "", "from 1 to"),
                 ("--nproc-per-node", "gpu", "no GPU"), ("--nnodes", "1:2:3", "of the form N or MIN:MAX"),
                 ("--nnodes", "x", "whole number"), ("--nnodes", "0", "from 1 up"), ("--nnodes", "2:1", "larger"),
                 ("--max-restarts", "-1", "from 0 up"), ("--max-restarts", "1.5", "whole number"),
@@ -100,6 +101,9 @@ class Refused(ScenarioTest):
         self.refused("lacks its port", "--rdzv-endpoint=host", *true)
         self.refused("no port", "--rdzv-backend=c10d", "--rdzv-endpoint=h:99999", *true)
         self.refused("--max-restarts", *true, env={"PET_MAX_RESTARTS": "yes"})
+        self.refused("1 or 0", *true, env={"PET_STANDALONE": "maybe"})
+        self.refused("TMPDIR", *true, env={"TMPDIR": "/no/such/folder"})
+        self.refused("unknown option --b\\x1b[31m\\x0ax", "--b\x1b[31m\nx", *true)
 
     def test_programs(self):
         self.refused("the script 'missing.py' does not exist", "missing.py", env={"PYTHON_EXEC": "/bin/true"})
