@@ -74,12 +74,16 @@ awaitable<RunResult> Agent::run() {
     const StopRequested* stop = std::get_if<StopRequested>(&event);
     const std::optional<int> requested = stop ? std::optional<int>(stop->signal) : std::nullopt;
     const std::optional<int> stopped_by = co_await stop_workers(requested);
-    if (std::holds_alternative<GroupFailed>(event)) record_failure(report(number));
+    std::optional<FailureReport> failure;
+    if (std::holds_alternative<GroupFailed>(event)) {
+      failure = report(number);
+      record_failure(*failure);
+    }
     switch (decision.next) {
       case Next::Finish:
         co_return Succeeded{};
       case Next::Fail:
-        co_return Failed{report(number)};
+        co_return Failed{std::move(*failure)};  // only a failed group fails
       case Next::Stop:
         co_return StoppedBy{*stopped_by};
       case Next::Restart:
