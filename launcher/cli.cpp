@@ -14,6 +14,7 @@ namespace cpprun::launcher {
 namespace {
 
 constexpr std::uint16_t kDefaultMasterPort = 29500;
+constexpr std::uint16_t kDefaultRendezvousPort = 29400;
 constexpr int kMostWorkers = 10'000;  // of one node; more is a slip of the keyboard
 
 // Options as text: what they mean is decided below, so that each refusal can be a sentence.
@@ -231,10 +232,13 @@ void set_nodes(LaunchConfig& config, const RawOptions& raw) {
   config.max_nodes = number("--nnodes", parts.back(), 1);
   if (config.min_nodes > config.max_nodes)
     refuse("--nnodes", raw.nnodes, "a range: its first number is the larger");
-  if (config.max_nodes > 1) {
-    throw UsageError("--nnodes " + raw.nnodes + ": jobs of several nodes are not supported by this version");
+  if (config.min_nodes != config.max_nodes) {
+    throw UsageError("--nnodes " + raw.nnodes + ": a number of nodes that changes is not supported by this version");
   }
-  number("--node-rank", raw.node_rank, 0);
+  if (config.max_nodes > 1 && raw.standalone) {
+    throw UsageError("--standalone is for one node, and --nnodes says " + raw.nnodes);
+  }
+  config.node_rank = number("--node-rank", raw.node_rank, 0, config.max_nodes - 1);
 }
 
 int workers_per_node(const std::string& text) {
@@ -254,6 +258,21 @@ int workers_per_node(const std::string& text) {
   return *value;
 }
 
+// Where several nodes meet.
+void set_meeting_point(LaunchConfig& config, const RawOptions& raw) {
+  if (raw.rdzv_id.empty()) throw UsageError("--rdzv-id is empty: several nodes need the same name of their run");
+  const bool is_static = raw.rdzv_backend == "static";
+  if (is_static && raw.rdzv_endpoint.empty()) {
+    config.rendezvous_endpoint = {raw.master_addr, config.master_port.value_or(kDefaultMasterPort)};
+  } else {
+    config.rendezvous_endpoint = rendezvous::parse_endpoint(raw.rdzv_endpoint);
+  }
+  std::optional<std::uint16_t>& port = config.rendezvous_endpoint.port;
+  if (!port && is_static) throw rendezvous::SettingsError("'" + raw.rdzv_endpoint + "' lacks its port");
+  if (!port) port = kDefaultRendezvousPort;
+  if (*port == 0) throw rendezvous::SettingsError("port 0 is for one node: several need a port that all know");
+}
+
 void set_rendezvous(LaunchConfig& config, const RawOptions& raw) {
   config.rdzv_backend = raw.rdzv_backend;
   config.rdzv_endpoint = raw.rdzv_endpoint;
@@ -271,6 +290,8 @@ void set_rendezvous(LaunchConfig& config, const RawOptions& raw) {
   if (raw.rdzv_id.empty() || (config.standalone && raw.rdzv_id == "none")) config.run_id = random_id();
   try {
     config.rdzv_settings = rendezvous::parse_settings(raw.rdzv_conf);
+    config.rdzv_limits = rendezvous::limits_of(config.rdzv_settings, raw.rdzv_backend == "static");
+    if (config.max_nodes > 1) return set_meeting_point(config, raw);
     if (config.standalone || (raw.rdzv_backend == "static" && raw.rdzv_endpoint.empty())) {
       if (!config.master_port) config.master_port = config.standalone ? std::uint16_t{0} : kDefaultMasterPort;
       return;

@@ -10,12 +10,12 @@
 #include <filesystem>
 
 #include "launcher/agent/agent.hpp"
+#include "launcher/job_stores.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/local_runner.hpp"
 #include "launcher/process/patient_write.hpp"
 #include "launcher/worker_command.hpp"
-#include "rendezvous/static_rendezvous.hpp"
-#include "rendezvous/store/store_server.hpp"
+#include "rendezvous/this_host.hpp"
 
 extern char** environ;
 
@@ -28,11 +28,6 @@ constexpr std::chrono::milliseconds kReportPatience{2000};
 std::string own_folder() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
-}
-
-std::string own_hostname() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
 
 WorkerCommand find_command_here(const LaunchConfig& config) {
@@ -67,15 +62,20 @@ WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
   spec.stop_grace = config.shutdown_timeout;
   spec.redirects = config.redirects;
   spec.prefix_template = config.prefix_template;
-  spec.hostname = own_hostname();
+  spec.hostname = rendezvous::host_name();
   spec.signal_mask = signal_mask;
   return spec;
 }
 
-asio::ip::tcp::acceptor bind_worker_store(asio::io_context& io, const LaunchConfig& config) {
-  std::optional<asio::ip::address> address;  // every interface, unless nobody outside may come
-  if (config.standalone) address = asio::ip::address_v4::loopback();
-  return store::bind_acceptor(io, address, config.master_port.value_or(0));
+// Gloo binds to what the host's own name resolves to, which on many machines is 127.0.0.1: between hosts it
+// is told the interface that leads to the other nodes.
+worker::Variables gloo_interface(const JobStores& stores, const std::string& node_address) {
+  boost::system::error_code is_name;
+  std::optional<asio::ip::address> address = stores.reached_at();
+  if (!address) address = asio::ip::make_address(node_address, is_name);
+  const std::string interface = is_name ? "" : rendezvous::interface_of(*address);
+  if (interface.empty()) return {};
+  return {{"GLOO_SOCKET_IFNAME", interface}};
 }
 
 // Everything that lives as long as the agent. Parts first, the group whose tasks use them last.
@@ -87,11 +87,13 @@ class AgentProcess {
         agent_config_{config.run_id, command.interpreter},
         spec_(worker_spec(config, command, seat.original_mask)),
         folder_(folder),
-        store_(bind_worker_store(io_, config)),
+        stores_(io_, config),
+        handler_(stores_.make_handler()),
         reaper_(io_),
         stop_signal_(io_, config.signals_to_handle, seat.guardian_pipe),
         consoles_{Console(io_.get_executor(), STDOUT_FILENO), Console(io_.get_executor(), STDERR_FILENO)},
-        runner_(io_, reaper_, spec_, folder_, consoles_),
+        runner_(io_, reaper_, spec_, folder_, consoles_,
+                [this](const Attempt& attempt) { return round_environment(attempt); }),
         tasks_(io_.get_executor()) {
     // Every handler is in place: what the guardian held back may come.
     sigset_t none;
@@ -111,26 +113,28 @@ class AgentProcess {
 
  private:
   awaitable<void> run_agent() {
-    tasks_.start(store_.run());
+    stores_.serve(tasks_);
     tasks_.start(reaper_.run());
     tasks_.start(stop_signal_.watch_signals());
     tasks_.start(stop_signal_.watch_guardian());
-    Agent agent(agent_config_, spec_, handler_, runner_, stop_signal_, folder_,
-                [this] { return open_store(); });
+    Agent agent(agent_config_, spec_, *handler_, runner_, stop_signal_, folder_,
+                [this](const std::string& address) { return stores_.open_worker_store(address); });
     std::exception_ptr failure;
     try {
       result_ = co_await agent.run();
     } catch (...) {
       failure = std::current_exception();
     }
+    co_await handler_->close();
     tasks_.cancel();
     co_await tasks_.join();
     if (failure) std::rethrow_exception(failure);
   }
 
-  StoreEndpoint open_store() {
-    store_.start_empty_table();
-    return {config_.standalone ? "127.0.0.1" : config_.master_addr, store_.port()};
+  worker::Variables round_environment(const Attempt& attempt) const {
+    const bool alone = attempt.workers.front().group_world_size == 1;
+    if (alone || std::getenv("GLOO_SOCKET_IFNAME")) return {};
+    return gloo_interface(stores_, attempt.node_address);
   }
 
   const LaunchConfig& config_;
@@ -138,8 +142,8 @@ class AgentProcess {
   const WorkerSpec spec_;
   const RunFolder& folder_;
   asio::io_context io_{1};
-  store::StoreServer store_;
-  rendezvous::StaticRendezvous handler_;
+  JobStores stores_;
+  const std::unique_ptr<rendezvous::RendezvousHandler> handler_;
   Reaper reaper_;
   StopSignal stop_signal_;
   Consoles consoles_;

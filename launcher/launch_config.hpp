@@ -26,6 +26,7 @@ struct LaunchConfig {
   int max_nodes = 1;
   int nproc_per_node = 1;
   std::string role = "default";
+  int node_rank = 0;  // of static rendezvous; else a wish where it is not 0
 
   // rendezvous
   bool standalone = false;
@@ -33,6 +34,8 @@ struct LaunchConfig {
   std::string rdzv_endpoint;  // as typed
   std::string run_id;
   rendezvous::Settings rdzv_settings;
+  rendezvous::RendezvousLimits rdzv_limits;
+  rendezvous::Endpoint rendezvous_endpoint;  // of several nodes; with a port
   std::string master_addr = "127.0.0.1";
   std::optional<std::uint16_t> master_port;
   std::optional<std::string> local_addr;

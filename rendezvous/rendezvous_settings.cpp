@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 
 namespace cpprun::rendezvous {
 namespace {
@@ -29,6 +31,44 @@ void check_host(const std::string& host, const std::string& whole) {
   });
   if (!good)
     throw SettingsError("the endpoint '" + whole + "' names no valid host; expected host or host:port");
+}
+
+std::optional<std::string> value_of(const Settings& settings, const char* key) {
+  const Settings::const_iterator entry = settings.find(key);
+  return entry == settings.end() ? std::nullopt : std::optional<std::string>(entry->second);
+}
+
+void read_seconds(const Settings& settings, const char* key, std::chrono::milliseconds& value) {
+  const std::optional<std::string> text = value_of(settings, key);
+  if (!text) return;
+  char* end = nullptr;
+  const double seconds = std::strtod(text->c_str(), &end);
+  if (*end != '\0' || !std::isfinite(seconds) || seconds < 0.001 || seconds > 1e9) {
+    throw SettingsError(std::string(key) + "=" + *text + " is not a positive number of seconds");
+  }
+  value = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+void read_count(const Settings& settings, const char* key, int& value) {
+  const std::optional<std::string> text = value_of(settings, key);
+  if (!text) return;
+  const std::from_chars_result parsed = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (parsed.ec != std::errc() || parsed.ptr != text->data() + text->size() || value < 1) {
+    throw SettingsError(std::string(key) + "=" + *text + " is not a whole number from 1 up");
+  }
+}
+
+void read_switch(const Settings& settings, const char* key, std::optional<bool>& value) {
+  std::optional<std::string> text = value_of(settings, key);
+  if (!text) return;
+  std::transform(text->begin(), text->end(), text->begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const char* yes : {"1", "true", "t", "yes", "y"}) {
+    if (*text == yes) value = true;
+  }
+  for (const char* no : {"0", "false", "f", "no", "n"}) {
+    if (*text == no) value = false;
+  }
+  if (!value) throw SettingsError(std::string(key) + "=" + *text + " is neither true nor false");
 }
 
 }  // namespace
@@ -73,6 +113,17 @@ Settings parse_settings(const std::string& text) {
     settings[key] = value;
   }
   return settings;
+}
+
+RendezvousLimits limits_of(const Settings& settings, bool static_backend) {
+  RendezvousLimits limits;
+  if (static_backend) limits.join_timeout = limits.connect_timeout = std::chrono::seconds(900);
+  read_seconds(settings, static_backend ? "timeout" : "join_timeout", limits.join_timeout);
+  read_seconds(settings, static_backend ? "timeout" : "read_timeout", limits.connect_timeout);
+  read_seconds(settings, "keep_alive_interval", limits.keep_alive_interval);
+  read_count(settings, "keep_alive_max_attempt", limits.keep_alive_attempts);
+  read_switch(settings, "is_host", limits.is_host);
+  return limits;
 }
 
 }  // namespace cpprun::rendezvous

@@ -1,6 +1,7 @@
 // What the user may say about a rendezvous: endpoint and --rdzv-conf. Pure.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -28,5 +29,17 @@ using Settings = std::map<std::string, std::string>;
 
 // Throws SettingsError for an entry without key or value.
 Settings parse_settings(const std::string& text);
+
+struct RendezvousLimits {
+  std::chrono::milliseconds join_timeout{600'000};       // a whole join
+  std::chrono::milliseconds connect_timeout{60'000};     // of that, until the store has answered
+  std::chrono::milliseconds keep_alive_interval{1'000};  // between two heartbeats of a node
+  int keep_alive_attempts = 3;                           // heartbeats missed by a node that is dead
+  std::optional<bool> is_host;                           // serve the store, whatever the endpoint says
+};
+// From --rdzv-conf; times in seconds. The static backend's join and connect take their limit from `timeout`
+// (900 s), the others' from `join_timeout` and `read_timeout`. Keys that this product has no use for are left
+// alone, as torchrun leaves all that it does not know. Throws SettingsError.
+RendezvousLimits limits_of(const Settings& settings, bool static_backend);
 
 }  // namespace cpprun::rendezvous

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "launcher/agent/rank_exchange.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/agent/stop_signal.hpp"
 #include "launcher/agent/worker_spec.hpp"
@@ -20,30 +21,34 @@ struct AgentConfig {
   std::string interpreter;  // of the workers; empty for a program that runs by itself
 };
 
-// Where an attempt's workers find their store.
-struct StoreEndpoint {
-  std::string address;
-  std::uint16_t port;
-};
-// Opens the worker store for a new attempt: empty, and closed to the workers of earlier ones.
-using OpenWorkerStore = std::function<StoreEndpoint()>;
-
 class Agent {
  public:
   // All arguments outlive the agent.
   Agent(const AgentConfig& config, const WorkerSpec& spec, rendezvous::RendezvousHandler& handler,
         WorkerRunner& runner, StopSignal& stop_signal, const RunFolder& folder, OpenWorkerStore open_store);
 
-  // Returns when no worker is left. Throws rendezvous::RendezvousError, std::system_error.
+  // Returns when no worker is left. Throws rendezvous::RendezvousError, std::system_error. The handler is
+  // still to be closed.
   awaitable<RunResult> run();
 
  private:
+  // The attempt of the next round that comes to be, or the signal that ended the wait for it.
+  using Joined = std::variant<Attempt, StopRequested>;
+  awaitable<Joined> join();
+  awaitable<std::optional<Attempt>> join_round();
   awaitable<GroupEvent> next_event();
+  // The exit barrier. `told_to_stop`: a signal that came before it; then only a job of one node, which waits
+  // for nobody, still ends well.
+  awaitable<GroupEvent> finish(std::optional<int> told_to_stop);
+  // Agrees with the other agents on how the round ends, and returns what holds.
+  awaitable<RestartDecision> settle(GroupEvent event);
+  rendezvous::RoundEnd round_end(const GroupEvent& event, const RestartDecision& decision) const;
   // Stops the workers, by `requested` or else by SIGTERM, and returns the signal that the user sent, then or
   // meanwhile.
   awaitable<std::optional<int>> stop_workers(std::optional<int> requested);
-  Attempt plan(const rendezvous::RendezvousInfo& info, int number, int restarts_left);
-  FailureReport report(int attempt) const;
+  Attempt plan(const RankExchange& exchange) const;
+  std::string own_name() const;
+  FailureReport report() const;
   void record_failure(const FailureReport& report) const;
 
   const AgentConfig& config_;
@@ -53,6 +58,8 @@ class Agent {
   StopSignal& stop_signal_;
   const RunFolder& folder_;
   OpenWorkerStore open_store_;
+  rendezvous::RendezvousInfo info_{};        // of the present round
+  std::optional<JobCause> cause_elsewhere_;  // why another agent ended the present round
 };
 
 }  // namespace cpprun::launcher

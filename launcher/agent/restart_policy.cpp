@@ -15,12 +15,7 @@ struct Decide {
     if (!failed.restart_helps) {
       return {Next::Fail, false, failed.what + "; its configuration is wrong, so it is not restarted"};
     }
-    if (restarts_left > 0) {
-      return {Next::Restart, true,
-              failed.what + "; restarting all workers, " + std::to_string(restarts_left - 1) +
-                  (restarts_left == 2 ? " restart left" : " restarts left")};
-    }
-    return {Next::Fail, false, failed.what + "; no restarts left"};
+    return restart_or_fail(failed.what);
   }
   RestartDecision operator()(const StopRequested& stop) const {
     // Nobody can send us SIGKILL and have us live: it stands for the end of the guardian.
@@ -28,11 +23,20 @@ struct Decide {
             stop.signal == SIGKILL ? "cpprun was killed; ending its workers"
                                    : "received " + signal_name(stop.signal)};
   }
-  RestartDecision operator()(const rendezvous::MembershipChanged& change) const {
-    return {Next::Restart, false, std::to_string(change.waiting) + " node(s) wait to join"};
+  // Another agent has decided already, for all.
+  RestartDecision operator()(const rendezvous::RoundEnd& end) const {
+    return {end.final ? Next::Fail : Next::Restart, end.charged, end.sentence};
   }
+  RestartDecision operator()(const rendezvous::NodeLost& lost) const { return restart_or_fail(lost.what); }
   RestartDecision operator()(const rendezvous::RendezvousLost& lost) const {
-    return {Next::Restart, false, "the rendezvous was lost: " + lost.reason};
+    return {Next::GiveUp, false, "the rendezvous was lost: " + lost.reason};
+  }
+
+  RestartDecision restart_or_fail(const std::string& what) const {
+    if (restarts_left <= 0) return {Next::Fail, true, what + "; no restarts left"};
+    return {Next::Restart, true,
+            what + "; restarting all workers, " + std::to_string(restarts_left - 1) +
+                (restarts_left == 2 ? " restart left" : " restarts left")};
   }
 };
 

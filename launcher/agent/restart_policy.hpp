@@ -1,4 +1,4 @@
-// What an agent does after something happened to its group. Pure.
+// What an agent does after something happened to its group or to the round. Pure.
 #pragma once
 
 #include <string>
@@ -27,10 +27,16 @@ struct GroupFailed {
 struct StopRequested {
   int signal;
 };
-using GroupEvent = std::variant<GroupSucceeded, GroupFailed, StopRequested, rendezvous::MembershipChanged,
-                                rendezvous::RendezvousLost>;
+using GroupEvent = std::variant<GroupSucceeded, GroupFailed, StopRequested, rendezvous::RoundEnd,
+                                rendezvous::NodeLost, rendezvous::RendezvousLost>;
 
-enum class Next { Finish, Restart, Fail, Stop };
+enum class Next {
+  Finish,   // the exit barrier, then the good end
+  Restart,  // all workers of all nodes
+  Fail,     // for good
+  Stop,     // as the user wished
+  GiveUp,   // without a rendezvous nothing can be agreed on
+};
 
 struct RestartDecision {
   Next next;
@@ -38,6 +44,7 @@ struct RestartDecision {
   std::string reason;
 };
 
+// `restarts_left` is the job's.
 RestartDecision decide_restart(const GroupEvent& event, int restarts_left);
 
 }  // namespace cpprun::launcher

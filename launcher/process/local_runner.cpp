@@ -71,8 +71,13 @@ bool children_left() {
 }  // namespace
 
 LocalRunner::LocalRunner(asio::io_context& io, Reaper& reaper, const WorkerSpec& spec,
-                         const RunFolder& folder, Consoles& consoles)
-    : io_(io), reaper_(reaper), spec_(spec), folder_(folder), consoles_(consoles) {}
+                         const RunFolder& folder, Consoles& consoles, RoundEnvironment round_environment)
+    : io_(io),
+      reaper_(reaper),
+      spec_(spec),
+      folder_(folder),
+      consoles_(consoles),
+      round_environment_(std::move(round_environment)) {}
 
 LocalRunner::~LocalRunner() {
   // Reached with workers alive only when an error flies past: nothing may outlive the agent.
@@ -87,6 +92,7 @@ void LocalRunner::start(const Attempt& attempt) {
   stopping_ = false;
   pumps_ = std::make_unique<async::TaskGroup>(io_.get_executor());
   folder_.create_attempt(attempt.number, static_cast<int>(attempt.workers.size()));
+  environment_ = merged(spec_.environment, round_environment_(attempt));
   for (const worker::WorkerEnv& env : attempt.workers) start_worker(attempt, env);
 }
 
@@ -112,7 +118,7 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
                                ? argument
                                : substitute(argument, {{"local_rank", std::to_string(env.local_rank)}}));
   }
-  process.environment = merged(spec_.environment, worker::to_variables(mine));
+  process.environment = merged(environment_, worker::to_variables(mine));
   process.signal_mask = spec_.signal_mask;
   if (worker.streams.out.child_end.valid()) process.stdout_fd = worker.streams.out.child_end.get();
   if (worker.streams.err.child_end.valid()) process.stderr_fd = worker.streams.err.child_end.get();

@@ -3,6 +3,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,11 +18,14 @@
 
 namespace cpprun::launcher {
 
+// The variables that a round adds to the workers' inherited environment.
+using RoundEnvironment = std::function<worker::Variables(const Attempt&)>;
+
 class LocalRunner : public WorkerRunner {
  public:
   // All arguments outlive the runner.
   LocalRunner(asio::io_context& io, Reaper& reaper, const WorkerSpec& spec, const RunFolder& folder,
-              Consoles& consoles);
+              Consoles& consoles, RoundEnvironment round_environment);
   ~LocalRunner() override;
 
   void start(const Attempt& attempt) override;
@@ -54,6 +58,8 @@ class LocalRunner : public WorkerRunner {
   const WorkerSpec& spec_;
   const RunFolder& folder_;
   Consoles& consoles_;
+  RoundEnvironment round_environment_;
+  std::vector<std::string> environment_;  // inherited by the workers of the present attempt
   std::vector<Worker> workers_;
   bool stopping_ = false;
   bool abandoned_ = false;

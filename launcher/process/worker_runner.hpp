@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "launcher/report/failure_report.hpp"
@@ -15,6 +16,7 @@ namespace cpprun::launcher {
 struct Attempt {
   int number;                              // counts starts, equal on all nodes; names the log folder
   std::vector<worker::WorkerEnv> workers;  // in the order of local ranks; error_file is set by the runner
+  std::string node_address;                // as the other nodes reach it
 };
 
 class WorkerRunner {

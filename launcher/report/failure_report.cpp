@@ -81,6 +81,22 @@ void append_failure(std::string& text, std::size_t index, const WorkerFailure& f
   text += "  traceback : " + traceback(failure) + "\n";
 }
 
+std::string root_text(const FailureReport& report, const WorkerFailure& root) {
+  std::string text;
+  append_failure(text, static_cast<std::size_t>(&root - report.failures.data()), root, report.host);
+  const std::vector<std::string> tail = last_lines(root.stderr_tail, kTextTailLines);
+  if (!tail.empty()) {
+    text += "  stderr    : (last lines)\n";
+    for (const std::string& line : tail) text += "    " + line + "\n";
+  }
+  return text;
+}
+
+std::string dump(const json& object, int indent) {
+  // Workers write any bytes; those that are no UTF-8 are replaced.
+  return object.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
 json to_object(const WorkerFailure& failure, const std::string& host) {
   json object = {
       {"global_rank", failure.ranks.global},
@@ -102,6 +118,22 @@ json to_object(const WorkerFailure& failure, const std::string& host) {
     object["signal"] = signal_name(std::get<Signaled>(failure.status).signal);
   }
   return object;
+}
+
+// A node that was lost or stopped: no worker's figures.
+json node_object(const std::string& sentence) {
+  json object = {{"class", "node"}, {"message", sentence}, {"stderr_tail", json::array()}};
+  for (const char* key : {"global_rank", "local_rank", "role_rank", "host", "pid", "exit_code", "signal",
+                          "error_file", "time"}) {
+    object[key] = nullptr;
+  }
+  return object;
+}
+
+json root_object(const FailureReport& report) {
+  if (!report.elsewhere) return to_object(root_cause(report.failures), report.host);
+  json object = json::parse(report.elsewhere->record, nullptr, false);
+  return object.is_object() ? object : node_object(report.elsewhere->sentence);
 }
 
 }  // namespace
@@ -150,29 +182,25 @@ std::string summary(const WorkerFailure& failure) {
 }
 
 std::string to_text(const FailureReport& report) {
-  const WorkerFailure& root = root_cause(report.failures);
+  const WorkerFailure* root = report.elsewhere ? nullptr : &root_cause(report.failures);
   const std::string heavy(kRuleWidth, '=');
   const std::string light(kRuleWidth, '-');
   std::string text = heavy + "\n" + report.name + " FAILED\n";
   if (!report.interpreter.empty()) text += "  interpreter: " + report.interpreter + "\n";
   text += light + "\nFailures:\n";
   bool others = false;
-  std::size_t root_index = 0;
   for (std::size_t i = 0; i < report.failures.size(); ++i) {
-    if (&report.failures[i] == &root) {
-      root_index = i;
-      continue;
-    }
+    if (&report.failures[i] == root) continue;
     others = true;
     append_failure(text, i, report.failures[i], report.host);
   }
   if (!others) text += "  <NO_OTHER_FAILURES>\n";
   text += light + "\nRoot Cause (first observed failure):\n";
-  append_failure(text, root_index, root, report.host);
-  const std::vector<std::string> tail = last_lines(root.stderr_tail, kTextTailLines);
-  if (!tail.empty()) {
-    text += "  stderr    : (last lines)\n";
-    for (const std::string& line : tail) text += "    " + line + "\n";
+  if (root) {
+    text += root_text(report, *root);
+  } else {
+    text +=
+        report.elsewhere->text.empty() ? "  " + report.elsewhere->sentence + "\n" : report.elsewhere->text;
   }
   return text + heavy + "\n";
 }
@@ -188,11 +216,30 @@ std::string to_json(const FailureReport& report) {
       {"name", report.name},
       {"run_id", report.run_id},
       {"attempt", report.attempt},
-      {"root_cause", to_object(root_cause(report.failures), report.host)},
+      {"root_cause", root_object(report)},
       {"failures", std::move(failures)},
   };
-  // Workers write any bytes; those that are no UTF-8 are replaced.
-  return root.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return dump(root, 2) + "\n";
+}
+
+JobCause JobCause::of(const FailureReport& report) {
+  const WorkerFailure& root = root_cause(report.failures);
+  return {summary(root) + " on " + report.host, root_text(report, root),
+          dump(to_object(root, report.host), -1)};
+}
+
+std::string JobCause::to_json() const {
+  return dump(json{{"sentence", sentence}, {"text", text}, {"record", record}}, -1);
+}
+
+JobCause JobCause::from_json(const std::string& text, const std::string& sentence) {
+  const json object = json::parse(text, nullptr, false);
+  if (!object.is_object()) return {sentence, "", ""};
+  const auto value = [&](const char* key) {
+    const json::const_iterator entry = object.find(key);
+    return entry != object.end() && entry->is_string() ? entry->get<std::string>() : std::string();
+  };
+  return {sentence, value("text"), value("record")};
 }
 
 }  // namespace cpprun::launcher

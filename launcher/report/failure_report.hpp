@@ -28,13 +28,28 @@ struct WorkerFailure {
   std::string stderr_tail;
 };
 
+struct FailureReport;
+
+// Why another agent ended the attempt for all nodes, as it told them.
+struct JobCause {
+  std::string sentence;  // one line
+  std::string text;    // of the boxed report; empty where no worker is to blame (a node was lost or stopped)
+  std::string record;  // as `root_cause` in failure.json; empty likewise
+
+  static JobCause of(const FailureReport& report);
+  std::string to_json() const;
+  // Of text that is none, a cause with `sentence` alone.
+  static JobCause from_json(const std::string& text, const std::string& sentence);
+};
+
 struct FailureReport {
   std::string name;         // of the program
   std::string interpreter;  // empty for a program that runs by itself
   std::string host;
   std::string run_id;
   int attempt = 0;
-  std::vector<WorkerFailure> failures;  // not empty
+  std::vector<WorkerFailure> failures;  // of this node; not empty unless the cause lies elsewhere
+  std::optional<JobCause> elsewhere;    // the root cause, where another agent reported it
 };
 
 // The first failure that the agent did not cause itself. Among those noticed at the same moment: one that

@@ -45,6 +45,8 @@ Fault apply_request(StoreTable& table, ConnectionId connection, const Request& r
   switch (request.op) {
     case Op::Validate:  // the decoder's business
       return Fault::ValidatedTwice;
+    case Op::Open:  // the session's business
+      return Fault::UnknownOpcode;
     case Op::Set:
     case Op::MultiSet:
       table.set(request.key, request.value, woken);

@@ -77,6 +77,7 @@ bool RequestDecoder::read_fields(FieldReader& in, Request& request) {
     case Op::DeleteKey:
     case Op::QueuePop:
     case Op::QueueLen:
+    case Op::Open:
       return in.key(request.key);
     case Op::Add:
     case Op::Barrier:
@@ -102,6 +103,8 @@ const char* describe(Fault fault) {
       return "it validated a second time";
     case Fault::UnknownOpcode:
       return "it sent an opcode the protocol does not have";
+    case Fault::OpenedTwice:
+      return "it named its run a second time";
     case Fault::KeyTooLong:
       return "a key is longer than 8192 bytes";
     case Fault::ValueTooLong:
@@ -147,7 +150,7 @@ RequestDecoder::Result RequestDecoder::next(std::string_view input, Request& req
       continue;
     }
     if (request.op == Op::Validate) return {State::Faulty, start, Fault::ValidatedTwice};
-    if (opcode > kLastOp) return {State::Faulty, start, Fault::UnknownOpcode};
+    if (opcode > kLastOp && request.op != Op::Open) return {State::Faulty, start, Fault::UnknownOpcode};
     if (request.op == Op::MultiSet) {
       std::uint64_t pairs = 0;
       if (!in.key_count(pairs)) return incomplete(in.fault(), input, start);

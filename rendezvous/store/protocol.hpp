@@ -45,18 +45,22 @@ enum class Op : std::uint8_t {
   QueueLen = 16,
   ListKeys = 17,
   Barrier = 18,
+  // Ours, far from c10d's numbers: an agent names its run and gets the agents' own table.
+  Open = 0xC0,
 };
-inline constexpr std::uint8_t kLastOp = 18;
+inline constexpr std::uint8_t kLastOp = 18;  // of c10d's
 
 inline constexpr std::uint8_t kReady = 0;
 inline constexpr std::uint8_t kNotReady = 1;
 inline constexpr std::uint8_t kStopWaiting = 0;
 inline constexpr std::uint8_t kWaitCancelled = 1;
+inline constexpr std::uint8_t kOpened = 0;
+inline constexpr std::uint8_t kOtherRun = 1;
 
 // One request. The views point into the bytes it was decoded from. MULTI_SET comes as one request a pair.
 struct Request {
   Op op = Op::Ping;
-  std::string_view key;
+  std::string_view key;                // OPEN: the run
   std::string_view value;              // SET, APPEND, QUEUE_PUSH, MULTI_SET; COMPARE_SET: desired
   std::string_view expected;           // COMPARE_SET
   std::int64_t number = 0;             // ADD: delta; BARRIER: world size; PING: nonce
@@ -69,6 +73,7 @@ enum class Fault {
   NotValidated,  // the first request is not VALIDATE, or its magic is wrong
   ValidatedTwice,
   UnknownOpcode,
+  OpenedTwice,
   KeyTooLong,
   ValueTooLong,
   TooManyKeys,

@@ -77,13 +77,15 @@ class StoreClient::Lease {
   std::unique_ptr<StoreConnection> connection_;
 };
 
-StoreClient::StoreClient(StoreEndpoint endpoint, std::chrono::milliseconds request_limit)
-    : endpoint_(std::move(endpoint)), request_limit_(request_limit) {}
+StoreClient::StoreClient(StoreEndpoint endpoint, std::chrono::milliseconds request_limit,
+                         std::optional<std::string> run)
+    : endpoint_(std::move(endpoint)), request_limit_(request_limit), run_(std::move(run)) {}
 StoreClient::~StoreClient() = default;
 
 awaitable<std::unique_ptr<StoreClient>> StoreClient::connect(StoreEndpoint endpoint, Deadline deadline,
-                                                             std::chrono::milliseconds request_limit) {
-  std::unique_ptr<StoreClient> client(new StoreClient(std::move(endpoint), request_limit));
+                                                             std::chrono::milliseconds request_limit,
+                                                             std::optional<std::string> run) {
+  std::unique_ptr<StoreClient> client(new StoreClient(std::move(endpoint), request_limit, std::move(run)));
   const std::string name = to_string(client->endpoint_);
   std::string reason = "the time limit is over";
   std::chrono::milliseconds pause = kFirstPause;
@@ -95,7 +97,8 @@ awaitable<std::unique_ptr<StoreClient>> StoreClient::connect(StoreEndpoint endpo
     for (const tcp::endpoint& address : host.endpoints) {
       const Deadline attempt = Deadline::earlier(deadline, Deadline::after(kAttemptLimit));
       try {
-        std::unique_ptr<StoreConnection> connection = co_await StoreConnection::open(address, name, attempt);
+        std::unique_ptr<StoreConnection> connection =
+            co_await StoreConnection::open(address, name, client->run_, attempt);
         client->address_ = address;
         client->local_address_ = connection->local_address();
         client->idle_.push_back(std::move(connection));
@@ -121,7 +124,7 @@ awaitable<StoreClient::Lease> StoreClient::borrow(Deadline deadline) {
     if (connection->usable()) co_return Lease(*this, std::move(connection));
   }
   std::unique_ptr<StoreConnection> connection =
-      co_await StoreConnection::open(address_, to_string(endpoint_), deadline);
+      co_await StoreConnection::open(address_, to_string(endpoint_), run_, deadline);
   co_return Lease(*this, std::move(connection));
 }
 

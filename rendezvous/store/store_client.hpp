@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,10 @@ class StoreClient : public Store {
   // Connects, repeating with growing pauses until `deadline` while there is nobody at the endpoint. Throws
   // StoreError(Unreachable) that names host, port and the last reason, or at once Refused if another service
   // answers.
+  // With `run`, its calls go to the table of that run's agents.
   static awaitable<std::unique_ptr<StoreClient>> connect(
-      StoreEndpoint endpoint, Deadline deadline, std::chrono::milliseconds request_limit = kRequestLimit);
+      StoreEndpoint endpoint, Deadline deadline, std::chrono::milliseconds request_limit = kRequestLimit,
+      std::optional<std::string> run = std::nullopt);
   ~StoreClient() override;
 
   awaitable<Bytes> get(Key key) override;
@@ -53,7 +56,8 @@ class StoreClient : public Store {
  private:
   class Lease;
 
-  StoreClient(StoreEndpoint endpoint, std::chrono::milliseconds request_limit);
+  StoreClient(StoreEndpoint endpoint, std::chrono::milliseconds request_limit,
+              std::optional<std::string> run);
   Deadline request_deadline() const { return Deadline::after(request_limit_); }
   awaitable<Lease> borrow(Deadline deadline);
   template <typename T>
@@ -63,6 +67,7 @@ class StoreClient : public Store {
 
   StoreEndpoint endpoint_;
   std::chrono::milliseconds request_limit_;
+  std::optional<std::string> run_;
   asio::ip::tcp::endpoint address_;  // the one of the host's addresses that answered
   std::string local_address_;
   std::vector<std::unique_ptr<StoreConnection>> idle_;

@@ -57,6 +57,7 @@ tcp::socket open_socket(const asio::any_io_executor& executor, const tcp::endpoi
 }  // namespace
 
 awaitable<std::unique_ptr<StoreConnection>> StoreConnection::open(tcp::endpoint endpoint, std::string name,
+                                                                  std::optional<std::string> run,
                                                                   Deadline deadline) {
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
   tcp::socket socket = open_socket(executor, endpoint);
@@ -66,6 +67,12 @@ awaitable<std::unique_ptr<StoreConnection>> StoreConnection::open(tcp::endpoint 
   if (const error_code error = std::get<0>(*connected)) throw unreachable(name, error.message());
 
   std::unique_ptr<StoreConnection> connection(new StoreConnection(std::move(socket), endpoint, name));
+  co_await connection->greet(deadline);
+  if (run) co_await connection->open_run(std::move(*run), deadline);
+  co_return connection;
+}
+
+awaitable<void> StoreConnection::greet(Deadline deadline) {
   const std::uint32_t nonce = static_cast<std::uint32_t>(::getpid());
   std::string hello;
   put_number(hello, Op::Validate);
@@ -74,18 +81,38 @@ awaitable<std::unique_ptr<StoreConnection>> StoreConnection::open(tcp::endpoint 
   put_number(hello, nonce);
   std::uint32_t answer = 0;
   try {
-    co_await connection->send(hello, deadline);
-    answer = co_await connection->receive_number<std::uint32_t>(deadline);
+    co_await send(hello, deadline);
+    answer = co_await receive_number<std::uint32_t>(deadline);
   } catch (const StoreError& error) {
-    throw unreachable(name, error.failure() == StoreFailure::NoAnswer
-                                ? "it accepted the connection and said nothing"
-                                : "it closed the connection");
+    throw unreachable(name_, error.failure() == StoreFailure::NoAnswer
+                                 ? "it accepted the connection and said nothing"
+                                 : "it closed the connection");
   }
   if (answer != nonce) {
     throw StoreError(StoreFailure::Refused,
-                     "cannot use the store at " + name + ": what answers there is not a store");
+                     "cannot use the store at " + name_ + ": what answers there is not a store");
   }
-  co_return connection;
+}
+
+awaitable<void> StoreConnection::open_run(std::string run, Deadline deadline) {
+  std::string request;
+  put_number(request, Op::Open);
+  put_text(request, run);
+  std::uint8_t answer = 0;
+  try {
+    co_await send(request, deadline);
+    answer = co_await receive_number<std::uint8_t>(deadline);
+  } catch (const StoreError& error) {
+    if (error.failure() == StoreFailure::NoAnswer) throw unreachable(name_, "it did not answer in time");
+    // c10d's servers close the connection at an opcode that they do not have.
+    throw StoreError(StoreFailure::Refused,
+                     "cannot join at " + name_ +
+                         ": a store answers there, but no cpprun agent of several nodes "
+                         "(a torchrun agent, or another job's workers?)");
+  }
+  if (answer == kOpened) co_return;
+  throw StoreError(StoreFailure::Refused, "cannot join run '" + run + "' at " + name_ +
+                                              ": the agent there serves another run (compare --rdzv-id)");
 }
 
 awaitable<void> StoreConnection::send(std::string_view bytes, Deadline deadline) {

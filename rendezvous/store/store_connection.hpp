@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,10 +15,11 @@ namespace cpprun::store {
 
 class StoreConnection {
  public:
-  // One attempt: connect, VALIDATE and PING in one write, the answer. `name` is the store's in error
-  // messages. Throws StoreError(Unreachable).
+  // One attempt: connect, VALIDATE and PING in one write, the answer; then, where `run` is given, OPEN of the
+  // table of that run's agents. `name` is the store's in error messages. Throws StoreError, Refused where
+  // another service or another run's agent answers, else Unreachable.
   static awaitable<std::unique_ptr<StoreConnection>> open(asio::ip::tcp::endpoint endpoint, std::string name,
-                                                          Deadline deadline);
+                                                          std::optional<std::string> run, Deadline deadline);
 
   // Each throws StoreError(Lost or NoAnswer), after which the connection is of no use.
   awaitable<void> send(std::string_view bytes, Deadline deadline);  // `bytes` must outlive the call
@@ -41,6 +43,8 @@ class StoreConnection {
  private:
   StoreConnection(asio::ip::tcp::socket socket, asio::ip::tcp::endpoint peer, std::string name)
       : socket_(std::move(socket)), peer_(std::move(peer)), name_(std::move(name)) {}
+  awaitable<void> greet(Deadline deadline);
+  awaitable<void> open_run(std::string run, Deadline deadline);
   bool read_some();
   awaitable<bool> wait_socket(asio::ip::tcp::socket::wait_type what, Deadline deadline);
 

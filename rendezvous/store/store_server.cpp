@@ -49,13 +49,14 @@ bool is_shortage(int error) {
 // and a request costs two system calls (receive, send) instead of three.
 class StoreServer::Impl {
  public:
-  Impl(tcp::acceptor acceptor, ServerLimits limits)
+  Impl(tcp::acceptor acceptor, std::optional<std::string> run, ServerLimits limits)
       : limits_(limits),
+        run_(std::move(run)),
         acceptor_(std::move(acceptor)),
         port_(acceptor_.local_endpoint().port()),
         epoll_(acceptor_.get_executor(), open_epoll()),
         input_(kReadBytes),
-        work_{table_, limits_, input_, {}, {}, {}},
+        work_{workers_, agents_, run_, limits_, input_, {}, {}, {}},
         room_(acceptor_.get_executor()),
         earlier_limit_(acceptor_.get_executor()) {
     no_delay(acceptor_.native_handle());
@@ -67,6 +68,7 @@ class StoreServer::Impl {
   void start_empty_table();
   std::uint16_t port() const { return port_; }
   std::size_t connections() const { return sessions_.size() - free_.size(); }
+  std::optional<asio::ip::address> agents_reach() const;
 
  private:
   awaitable<void> accept_connections();
@@ -88,11 +90,13 @@ class StoreServer::Impl {
   };
 
   ServerLimits limits_;
+  std::optional<std::string> run_;
   tcp::acceptor acceptor_;
   std::uint16_t port_;
   asio::posix::stream_descriptor epoll_;
   std::vector<char> input_;
-  StoreTable table_;
+  StoreTable workers_;
+  StoreTable agents_;
   SessionWork work_;
   std::vector<std::unique_ptr<StoreSession>> sessions_;  // by connection id; null where free
   std::vector<ConnectionId> free_;
@@ -128,9 +132,12 @@ void StoreServer::Impl::stop() {
 }
 
 void StoreServer::Impl::start_empty_table() {
-  spdlog::debug("store: starts an empty table; {} connections of the one before are closed", connections());
-  close_all();
-  table_ = StoreTable();
+  const std::size_t before = connections();
+  for (ConnectionId id = 0; id < sessions_.size(); ++id) {
+    if (sessions_[id] && sessions_[id]->of_worker()) close(id);
+  }
+  workers_ = StoreTable();
+  spdlog::debug("store: the workers' table is empty; closed {} of their connections", before - connections());
 }
 
 awaitable<void> StoreServer::Impl::accept_connections() {
@@ -259,12 +266,25 @@ void StoreServer::Impl::log_fault(const StoreSession& session, Fault fault) {
 }
 
 void StoreServer::Impl::close(ConnectionId id) {
-  table_.forget(id);
+  (sessions_[id]->of_agent() ? agents_ : workers_).forget(id);
   // Explicitly: a child between fork and exec may hold the socket open, and with it the registration.
   ::epoll_ctl(epoll_.native_handle(), EPOLL_CTL_DEL, sessions_[id]->fd(), nullptr);
   sessions_[id].reset();
   free_.push_back(id);
   room_.notify_all();
+}
+
+std::optional<asio::ip::address> StoreServer::Impl::agents_reach() const {
+  for (const std::unique_ptr<StoreSession>& session : sessions_) {
+    if (!session || !session->of_agent()) continue;
+    tcp::endpoint own;
+    socklen_t length = static_cast<socklen_t>(own.capacity());
+    if (::getsockname(session->fd(), own.data(), &length) != 0) continue;
+    own.resize(length);
+    asio::ip::address address = asio::ip::make_address(to_text(own.address()));  // IPv4 as such
+    if (!address.is_loopback()) return address;
+  }
+  return std::nullopt;
 }
 
 void StoreServer::Impl::close_all() {
@@ -273,8 +293,8 @@ void StoreServer::Impl::close_all() {
   }
 }
 
-StoreServer::StoreServer(tcp::acceptor acceptor, ServerLimits limits)
-    : impl_(std::make_unique<Impl>(std::move(acceptor), limits)) {}
+StoreServer::StoreServer(tcp::acceptor acceptor, std::optional<std::string> run, ServerLimits limits)
+    : impl_(std::make_unique<Impl>(std::move(acceptor), std::move(run), limits)) {}
 StoreServer::~StoreServer() = default;
 
 awaitable<void> StoreServer::run() {
@@ -291,6 +311,9 @@ std::uint16_t StoreServer::port() const {
 }
 std::size_t StoreServer::connections() const {
   return impl_->connections();
+}
+std::optional<asio::ip::address> StoreServer::agents_reach() const {
+  return impl_->agents_reach();
 }
 
 }  // namespace cpprun::store

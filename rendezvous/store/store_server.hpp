@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "rendezvous/async/tokens.hpp"
 #include "rendezvous/store/protocol.hpp"
@@ -28,9 +29,12 @@ struct ServerLimits {
   std::size_t reply_bytes = kMaxReplyBytes;                      // of one reply
 };
 
+// Holds two tables on one port: that of the workers, which c10d's clients see, and, where `run` is given,
+// that of the agents of this run, for connections that open it by the run's name.
 class StoreServer {
  public:
-  explicit StoreServer(asio::ip::tcp::acceptor acceptor, ServerLimits limits = {});
+  explicit StoreServer(asio::ip::tcp::acceptor acceptor, std::optional<std::string> run = std::nullopt,
+                       ServerLimits limits = {});
   // Closes what is still open. run() must have returned, or never have started.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
@@ -40,11 +44,14 @@ class StoreServer {
   awaitable<void> run();
   void stop();
 
-  // From now on the table is empty, and every connection accepted so far is closed.
+  // From now on the workers' table is empty, and every connection that has used it is closed. One that has
+  // asked for nothing yet may be an agent's.
   void start_empty_table();
 
   std::uint16_t port() const;
   std::size_t connections() const;
+  // This machine's address by which agents of other machines are connected; nothing if there is none.
+  std::optional<asio::ip::address> agents_reach() const;
 
  private:
   class Impl;

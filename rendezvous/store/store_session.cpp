@@ -81,9 +81,27 @@ std::size_t StoreSession::serve_some(std::string_view input, SessionWork& work) 
     served += decoded.consumed;
     fault_ = decoded.fault;
     if (decoded.state != RequestDecoder::State::Complete) break;
-    fault_ = apply_request(work.table, id_, work.request, work.limits.reply_bytes, work.reply, work.woken);
+    fault_ = apply(work);
   }
   return served;
+}
+
+Fault StoreSession::apply(SessionWork& work) {
+  if (work.request.op == Op::Open) return open(work);
+  if (!of_agent_ && work.request.op != Op::Ping) of_worker_ = true;
+  StoreTable& table = of_agent_ ? work.agents : work.workers;
+  return apply_request(table, id_, work.request, work.limits.reply_bytes, work.reply, work.woken);
+}
+
+Fault StoreSession::open(SessionWork& work) {
+  if (!work.run) return Fault::UnknownOpcode;
+  if (of_agent_) return Fault::OpenedTwice;
+  if (of_worker_) return Fault::UnknownOpcode;
+  const bool same_run = work.request.key == *work.run;
+  put_number(work.reply, same_run ? kOpened : kOtherRun);
+  if (!same_run) return Fault::None;
+  of_agent_ = true;
+  return Fault::None;
 }
 
 StoreSession::State StoreSession::send(std::string_view bytes) {

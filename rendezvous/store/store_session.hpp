@@ -18,7 +18,9 @@ namespace cpprun::store {
 
 // What the sessions of a server share while one of them works.
 struct SessionWork {
-  StoreTable& table;
+  StoreTable& workers;
+  StoreTable& agents;
+  const std::optional<std::string>& run;  // whose agents may open the second table
   const ServerLimits& limits;
   std::span<char> input;  // what one read may fill
   std::string reply;      // of the requests at hand; empty between calls
@@ -52,6 +54,8 @@ class StoreSession {
   };
   std::optional<Limit> limit(const ServerLimits& limits) const;
 
+  bool of_agent() const { return of_agent_; }
+  bool of_worker() const { return of_worker_; }  // has used the workers' table
   int fd() const { return fd_; }
   const asio::ip::tcp::endpoint& peer() const { return peer_; }
   Fault fault() const { return fault_; }  // where Faulty
@@ -62,10 +66,14 @@ class StoreSession {
   std::size_t unsent() const { return outbox_.size() - sent_; }
   State serve(std::string_view input, SessionWork& work);
   std::size_t serve_some(std::string_view input, SessionWork& work);
+  Fault apply(SessionWork& work);
+  Fault open(SessionWork& work);
   State send(std::string_view bytes);
 
   int fd_;
   ConnectionId id_;
+  bool of_agent_ = false;
+  bool of_worker_ = false;
   Fault fault_ = Fault::None;
   RequestDecoder decoder_;
   std::string inbox_;   // the beginning of a request, or requests that wait for the outbox to empty

@@ -12,7 +12,7 @@
 #include <deque>
 
 #include "rendezvous/async/task_group.hpp"
-#include "rendezvous/static_rendezvous.hpp"
+#include "rendezvous/solo_rendezvous.hpp"
 
 namespace cpprun::launcher {
 namespace {
@@ -87,10 +87,11 @@ class AgentTest : public ::testing::Test {
 
   RunResult run(FakeRunner& runner) {
     StopSignal stop_signal(io_, {SIGUSR1, SIGUSR2, SIGINT}, pipe_[0]);
-    Agent agent(config_, spec_, handler_, runner, stop_signal, RunFolder::none(), [this] {
-      ++stores_;
-      return StoreEndpoint{"10.1.1.1", 77};
-    });
+    Agent agent(config_, spec_, handler_, runner, stop_signal, RunFolder::none(),
+                [this](const std::string& own_address) {
+                  ++stores_;
+                  return StoreEndpoint{own_address, 77};
+                });
     std::optional<RunResult> result;
     async::TaskGroup tasks(io_.get_executor());
     asio::co_spawn(io_, main(agent, stop_signal, tasks, result), [](std::exception_ptr error) {
@@ -113,7 +114,7 @@ class AgentTest : public ::testing::Test {
   asio::io_context io_;
   AgentConfig config_{"run", ""};
   WorkerSpec spec_;
-  rendezvous::StaticRendezvous handler_;
+  rendezvous::SoloRendezvous handler_{io_.get_executor(), "10.1.1.1"};
   int pipe_[2];
   int stores_ = 0;
 };

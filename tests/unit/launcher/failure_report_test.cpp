@@ -27,7 +27,7 @@ WorkerFailure failure(int rank, ExitStatus status, std::uint64_t batch, bool sto
 }
 
 FailureReport report(std::vector<WorkerFailure> failures) {
-  return {"train.py", "/usr/bin/python3", "host1", "run1", 2, std::move(failures)};
+  return {"train.py", "/usr/bin/python3", "host1", "run1", 2, std::move(failures), std::nullopt};
 }
 
 int root_of(const std::vector<WorkerFailure>& failures) {

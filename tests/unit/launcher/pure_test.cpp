@@ -187,10 +187,30 @@ TEST(RestartPolicy, Table) {
   EXPECT_THAT(again.reason, HasSubstr("rank 1 failed"));
   EXPECT_EQ(decide_restart(failed, 0).next, Next::Fail);
   EXPECT_EQ(decide_restart(StopRequested{SIGTERM}, 3).next, Next::Stop);
-  for (const GroupEvent& free :
-       {GroupEvent{rendezvous::MembershipChanged{1}}, GroupEvent{rendezvous::RendezvousLost{"x"}}}) {
-    EXPECT_EQ(decide_restart(free, 0).next, Next::Restart);
-    EXPECT_FALSE(decide_restart(free, 0).charge_budget);
+  EXPECT_EQ(decide_restart(rendezvous::NodeLost{"node 1"}, 1).next, Next::Restart);
+  EXPECT_EQ(decide_restart(rendezvous::NodeLost{"node 1"}, 0).next, Next::Fail);
+  EXPECT_EQ(decide_restart(rendezvous::RendezvousLost{"x"}, 3).next, Next::GiveUp);
+  // What another agent decided holds, whatever this one thinks of the budget.
+  EXPECT_EQ(decide_restart(rendezvous::RoundEnd{true, false, "s", ""}, 0).next, Next::Restart);
+  EXPECT_EQ(decide_restart(rendezvous::RoundEnd{true, true, "s", ""}, 9).next, Next::Fail);
+}
+
+TEST(RendezvousLimits, FromTheSettingsOfEachBackend) {
+  const rendezvous::RendezvousLimits c10d = rendezvous::limits_of(
+      {{"join_timeout", "4"}, {"read_timeout", "2.5"}, {"keep_alive_max_attempt", "7"}, {"is_host", "No"}},
+      false);
+  EXPECT_EQ(c10d.join_timeout, std::chrono::seconds(4));
+  EXPECT_EQ(c10d.connect_timeout, std::chrono::milliseconds(2500));
+  EXPECT_EQ(c10d.keep_alive_attempts, 7);
+  EXPECT_EQ(c10d.is_host, false);
+  EXPECT_EQ(rendezvous::limits_of({}, true).join_timeout, std::chrono::seconds(900));
+  EXPECT_EQ(rendezvous::limits_of({{"timeout", "5"}}, true).connect_timeout, std::chrono::seconds(5));
+  for (const char* key :
+       {"join_timeout", "read_timeout", "keep_alive_interval", "keep_alive_max_attempt", "is_host"}) {
+    for (const char* value : {"-1", "x", "1x"}) {
+      EXPECT_THROW(rendezvous::limits_of({{key, value}}, false), rendezvous::SettingsError)
+          << key << "=" << value;
+    }
   }
 }
 

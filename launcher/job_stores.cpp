@@ -1,0 +1,101 @@
+#include "launcher/job_stores.hpp"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <boost/asio/ip/address.hpp>
+#include <system_error>
+
+#include "rendezvous/solo_rendezvous.hpp"
+#include "rendezvous/store_rendezvous.hpp"
+#include "rendezvous/this_host.hpp"
+
+namespace cpprun::launcher {
+namespace {
+
+constexpr char kLoopback[] = "127.0.0.1";
+
+bool several_nodes(const LaunchConfig& config) {
+  return config.max_nodes > 1;
+}
+bool is_static(const LaunchConfig& config) {
+  return config.rdzv_backend == "static";
+}
+
+}  // namespace
+
+JobStores::JobStores(asio::io_context& io, const LaunchConfig& config) : io_(io), config_(config) {
+  if (!several_nodes(config)) {
+    std::optional<asio::ip::address> address;  // every interface, unless nobody outside may come
+    if (config.standalone) address = asio::ip::address_v4::loopback();
+    workers_ = std::make_unique<store::StoreServer>(
+        store::bind_acceptor(io, address, config.master_port.value_or(0)));
+    return;
+  }
+  const bool hosts =
+      is_static(config)
+          ? config.node_rank == 0
+          : config.rdzv_limits.is_host.value_or(rendezvous::is_this_host(config.rendezvous_endpoint.host));
+  if (hosts && bind_endpoint()) return;
+  spdlog::debug("the rendezvous store is another agent's");
+}
+
+// False where another agent of this machine serves the endpoint already.
+bool JobStores::bind_endpoint() {
+  try {
+    agents_ = std::make_unique<store::StoreServer>(
+        store::bind_acceptor(io_, std::nullopt, *config_.rendezvous_endpoint.port), config_.run_id);
+    return true;
+  } catch (const std::system_error& error) {
+    const bool inferred = !is_static(config_) && !config_.rdzv_limits.is_host;
+    if (inferred && error.code() == std::errc::address_in_use) return false;
+    throw;
+  }
+}
+
+void JobStores::serve(async::TaskGroup& tasks) {
+  tasks_ = &tasks;
+  if (agents_) tasks.start(agents_->run());
+  if (workers_) tasks.start(workers_->run());
+}
+
+std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() const {
+  if (!several_nodes(config_)) {
+    return std::make_unique<rendezvous::SoloRendezvous>(io_.get_executor(),
+                                                        config_.standalone ? kLoopback : config_.master_addr);
+  }
+  rendezvous::StoreRendezvousConfig config;
+  config.run_id = config_.run_id;
+  config.hosts_store = agents_ != nullptr;
+  config.host_address = config_.rendezvous_endpoint.host;
+  config.endpoint = {agents_ ? kLoopback : config_.rendezvous_endpoint.host,
+                     *config_.rendezvous_endpoint.port};
+  config.rule = {config_.max_nodes, is_static(config_)};
+  config.node.host = config_.local_addr.value_or(rendezvous::host_name());
+  config.node.pid = ::getpid();
+  config.node.nodes = config_.max_nodes;
+  if (is_static(config_) || config_.node_rank > 0) config.node.wished_rank = config_.node_rank;
+  config.address = config_.local_addr;
+  config.limits = config_.rdzv_limits;
+  return std::make_unique<rendezvous::StoreRendezvous>(io_.get_executor(), std::move(config));
+}
+
+StoreEndpoint JobStores::open_worker_store(const std::string& own_address) {
+  if (several_nodes(config_) && is_static(config_)) {
+    agents_->start_empty_table();
+    return {config_.rendezvous_endpoint.host, agents_->port()};
+  }
+  if (workers_) {
+    workers_->start_empty_table();
+  } else {
+    workers_ = std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, 0));
+    tasks_->start(workers_->run());
+  }
+  return {own_address, workers_->port()};
+}
+
+std::optional<asio::ip::address> JobStores::reached_at() const {
+  return agents_ ? agents_->agents_reach() : std::nullopt;
+}
+
+}  // namespace cpprun::launcher

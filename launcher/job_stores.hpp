@@ -1,0 +1,46 @@
+// The stores that this process serves: that of the agents, where it hosts the rendezvous, and that of the
+// workers, where it has group rank 0. Several nodes with a given port (static) have both on that one port.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "launcher/agent/rank_exchange.hpp"
+#include "launcher/launch_config.hpp"
+#include "rendezvous/async/task_group.hpp"
+#include "rendezvous/rendezvous_handler.hpp"
+#include "rendezvous/store/store_server.hpp"
+
+namespace cpprun::launcher {
+
+class JobStores {
+ public:
+  // Binds what this node is to serve from the start. `config` outlives this. Throws std::system_error that
+  // names a port in use.
+  JobStores(asio::io_context& io, const LaunchConfig& config);
+
+  // Serves until cancelled; further servers are started in `tasks`.
+  void serve(async::TaskGroup& tasks);
+
+  // The rendezvous that fits the configuration, with its peers at this node's store or at another's.
+  std::unique_ptr<rendezvous::RendezvousHandler> make_handler() const;
+
+  // See OpenWorkerStore.
+  StoreEndpoint open_worker_store(const std::string& own_address);
+
+  // Where this process serves the agents: the address of this machine by which other machines' agents came.
+  std::optional<asio::ip::address> reached_at() const;
+
+ private:
+  bool bind_endpoint();
+
+  asio::io_context& io_;
+  const LaunchConfig& config_;
+  async::TaskGroup* tasks_ = nullptr;
+  std::unique_ptr<store::StoreServer> agents_;  // also the workers' where the rendezvous is static
+  std::unique_ptr<store::StoreServer> workers_;
+};
+
+}  // namespace cpprun::launcher

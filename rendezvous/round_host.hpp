@@ -1,0 +1,66 @@
+// One round as the store's host runs it: takes in who arrives, watches who lives, gives out the places.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/async/event.hpp"
+#include "rendezvous/join_protocol.hpp"
+#include "rendezvous/liveness.hpp"
+#include "rendezvous/rendezvous_settings.hpp"
+#include "rendezvous/store/store.hpp"
+
+namespace cpprun::rendezvous {
+
+// What an agent gets for its arrival.
+struct Place {
+  int group_rank = 0;
+  int nodes = 0;
+  int restarts = 0;
+  std::string refusal;  // a sentence; empty for one that is seated
+};
+std::string to_json(const Place& place);
+std::optional<Place> place_from_json(const std::string& text);
+
+class RoundHost {
+ public:
+  // `store` holds the round's keys, `own_slot` is the host's own arrival. `changed` is notified when a node
+  // is lost.
+  RoundHost(store::Store& store, int own_slot, RoundRule rule, RendezvousLimits limits, int restarts,
+            async::Event& changed);
+
+  // Until cancelled. Throws store::StoreError.
+  awaitable<void> run();
+
+  // A seated node that went after the round was complete, each told once.
+  std::optional<std::string> take_lost();
+  // Slots of the others that still live.
+  std::vector<int> live_others() const;
+
+ private:
+  awaitable<void> take_arrival(int slot);
+  awaitable<void> refuse(int slot, std::string why);
+  awaitable<void> look_after();
+  awaitable<void> give_places();
+  awaitable<void> refuse_surplus(async::Clock::time_point now);
+  awaitable<void> say_who_is_missing();
+  void drop(std::size_t index, const std::string& why);
+
+  store::Store& store_;
+  int own_slot_;
+  RoundRule rule_;
+  RendezvousLimits limits_;
+  int restarts_;
+  async::Event& changed_;
+  Liveness liveness_;
+  std::vector<Member> members_;                    // that have arrived and live, in the order of arrival
+  std::vector<async::Clock::time_point> arrived_;  // of each member
+  int arrivals_ = 0;
+  bool complete_ = false;
+  std::string said_;
+  std::deque<std::string> lost_;
+};
+
+}  // namespace cpprun::rendezvous

@@ -1,0 +1,273 @@
+"""Jobs of several nodes: each node is a cpprun of its own; here all on one machine."""
+import glob
+import json
+import os
+import random
+import signal
+import socket
+import unittest
+
+from harness import ScenarioTest, children, until
+
+ENVIRONMENT = 'echo "$RANK $LOCAL_RANK $GROUP_RANK $GROUP_WORLD_SIZE $WORLD_SIZE $ROLE_RANK $ROLE_WORLD_SIZE ' \
+              '$TORCHELASTIC_RESTART_COUNT $MASTER_ADDR $MASTER_PORT" >> $CASE/env.$NODE.$LOCAL_RANK\n'
+
+
+def free_port():
+    """Below the range from which the kernel hands out ports by itself."""
+    while True:
+        port = random.randint(12000, 31000)
+        with socket.socket(socket.AF_INET6) as probe:
+            try:
+                probe.bind(("::", port))
+                return port
+            except OSError:
+                continue
+
+
+class NodesTest(ScenarioTest):
+    def setUp(self):
+        super().setUp()
+        self.port = free_port()
+
+    def node(self, rank, *arguments, nodes=2, static=True, run="job", **options):
+        environment = {"NODE": str(rank), "PET_NNODES": str(nodes), "PET_NPROC_PER_NODE": "1", "PET_RDZV_ID": run}
+        environment.update(options.pop("env", {}))
+        if static:
+            where = ["--node-rank", str(rank), "--master-addr", "127.0.0.1", "--master-port", str(self.port)]
+        else:
+            where = ["--rdzv-backend=c10d", "--rdzv-endpoint", f"127.0.0.1:{self.port}"]
+        return self.start(*where, *arguments, env=environment, **options)
+
+    def end(self, *jobs):
+        for job in jobs:
+            job.code = job.end()
+            self.assert_nothing_left(job)
+        return [job.code for job in jobs]
+
+    def reports(self, logs):
+        return [json.load(open(path)) for path in glob.glob(self.path(logs, "*", "attempt_*", "failure.json"))]
+
+
+class Rounds(NodesTest):
+    def test_ranks_by_node_rank_whoever_comes_first(self):
+        self.script("w.sh", ENVIRONMENT)
+        late = self.node(1, "--nproc-per-node=2", "./w.sh")
+        first = self.node(0, "--nproc-per-node=3", "./w.sh")
+        self.assertEqual(self.end(first, late), [0, 0], first.err + late.err)
+        end = f"0 127.0.0.1 {self.port}\n"
+        for local in range(3):
+            self.assertEqual(self.read(f"env.0.{local}"), f"{local} {local} 0 2 5 {local} 5 {end}")
+        for local in range(2):
+            self.assertEqual(self.read(f"env.1.{local}"), f"{3 + local} {local} 1 2 5 {3 + local} 5 {end}")
+        self.assert_tmp_empty()
+
+    def test_roles_count_apart(self):
+        self.script("w.sh", ENVIRONMENT)
+        jobs = [self.node(rank, "--role", role, "./w.sh", nodes=3) for rank, role in enumerate(["a", "b", "a"])]
+        self.assertEqual(self.end(*jobs), [0, 0, 0])
+        roles = [self.read(f"env.{node}.0").split()[5:7] for node in range(3)]
+        self.assertEqual(roles, [["0", "2"], ["0", "1"], ["1", "2"]])
+
+    def test_c10d_without_node_ranks(self):
+        self.script("w.sh", ENVIRONMENT)
+        jobs = [self.node(n, "./w.sh", nodes=3, static=False) for n in range(3)]
+        self.assertEqual(self.end(*jobs), [0, 0, 0], [job.err for job in jobs])
+        lines = [self.read(f"env.{node}.0").split() for node in range(3)]
+        self.assertEqual(sorted(line[0] for line in lines), ["0", "1", "2"])
+        self.assertEqual(len({(line[8], line[9]) for line in lines}), 1)
+        self.assertNotEqual(lines[0][9], str(self.port))  # the workers' store is another than the agents'
+
+    def test_a_failure_anywhere_restarts_all_and_is_charged_once(self):
+        self.script("w.sh", ENVIRONMENT + """
+            touch $CASE/up.$NODE.$TORCHELASTIC_RESTART_COUNT
+            until [ -e $CASE/up.0.$TORCHELASTIC_RESTART_COUNT ] && [ -e $CASE/up.1.$TORCHELASTIC_RESTART_COUNT ]
+            do sleep 0.02; done
+            case $NODE$TORCHELASTIC_RESTART_COUNT in
+              00|10|11) exit 3;;   # both nodes at once in the first attempt, node 1 in the second
+              01) sleep 300;;
+            esac""")
+        jobs = [self.node(rank, "--max-restarts=2", "./w.sh") for rank in (0, 1)]
+        self.assertEqual(self.end(*jobs), [0, 0], jobs[0].err + jobs[1].err)
+        for node in "01":
+            counts = [line.split()[7] for line in self.read(f"env.{node}.0").splitlines()]
+            self.assertEqual(counts, ["0", "1", "2"])
+
+    def test_the_workers_store_is_empty_in_each_attempt(self):
+        self.write("w.py", """
+import os, socket, struct, sys
+def text(s): return struct.pack("<Q", len(s)) + s
+s = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+s.sendall(b"\\x00" + struct.pack("<I", 0x3C85F7CE) + b"\\x04" + text(b"/n") + struct.pack("<q", 1))
+n = struct.unpack("<q", s.recv(8))[0]
+print(os.environ["TORCHELASTIC_RESTART_COUNT"], n, flush=True)
+sys.exit(5 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "1" else 0)
+""")
+        jobs = [self.node(rank, "--max-restarts=1", "w.py") for rank in (0, 1)]
+        self.assertEqual(self.end(*jobs), [0, 0], jobs[0].err + jobs[1].err)
+        self.assertLessEqual({"1 1", "1 2"}, set((jobs[0].out + jobs[1].out).splitlines()))
+
+    def test_an_early_node_waits_for_the_others(self):
+        self.script("w.sh", 'touch $CASE/done.$NODE; [ $NODE = 0 ] || until [ -e $CASE/go ]; do sleep 0.02; done')
+        first, second = self.node(0, "./w.sh"), self.node(1, "./w.sh")
+        self.wait_for_files("done.0", "done.1")
+        # Its worker has ended, the agent serves on: reachable for the other's.
+        self.assertTrue(until(lambda: not children(first.agent())))
+        socket.create_connection(("127.0.0.1", self.port)).close()
+        self.assertIsNone(first.process.poll())
+        self.write("go", "")
+        self.assertEqual(self.end(first, second), [0, 0])
+
+
+class Ends(NodesTest):
+    def test_a_failure_for_good_is_every_nodes_failure_with_the_same_cause(self):
+        self.script("w.sh", """
+            touch $CASE/up.$NODE
+            [ $NODE = 1 ] || exec sleep 300
+            until [ -e $CASE/up.0 ]; do sleep 0.02; done
+            echo "these were my last words" >&2; exit 9""")
+        jobs = [self.node(rank, "--log-dir", f"logs{rank}", "./w.sh") for rank in (0, 1)]
+        self.assertEqual(self.end(*jobs), [1, 1], jobs[0].err + jobs[1].err)
+        for rank, job in enumerate(jobs):
+            self.assertIn("exitcode  : 9 (pid:", job.err)
+            self.assertIn("these were my last words", job.err)
+            (report,) = self.reports(f"logs{rank}")
+            self.assertEqual((report["root_cause"]["global_rank"], report["root_cause"]["exit_code"]), (1, 9))
+            self.assertEqual(report["root_cause"]["stderr_tail"], ["these were my last words"])
+        self.assertEqual([failure["stopped_by_agent"] for failure in self.reports("logs0")[0]["failures"]], [True])
+
+    def test_a_node_that_is_stopped_ends_the_others(self):
+        self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
+        for stopped in (0, 1):
+            jobs = [self.node(rank, "./w.sh") for rank in (0, 1)]
+            self.wait_for_files("up.0", "up.1")
+            jobs[stopped].signal(signal.SIGTERM)
+            codes = self.end(*jobs)
+            self.assertEqual(codes[stopped], 128 + signal.SIGTERM)
+            self.assertEqual(codes[1 - stopped], 1, jobs[1 - stopped].err)
+            self.assertRegex(jobs[1 - stopped].err, rf"node {stopped} \(.*\) was stopped by SIGTERM")
+            os.unlink(self.path("up.0"))
+            os.unlink(self.path("up.1"))
+
+    def test_a_killed_node_is_noticed_and_its_replacement_goes_on(self):
+        self.script("w.sh", "touch $CASE/up.$NODE.$TORCHELASTIC_RESTART_COUNT\n"
+                            "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 300")
+        more = ("--max-restarts=1", "--rdzv-conf=keep_alive_interval=0.2", "./w.sh")
+        first, second = self.node(0, *more), self.node(1, *more)
+        self.wait_for_files("up.0.0", "up.1.0")
+        os.kill(second.agent(), signal.SIGKILL)
+        self.assertEqual(self.end(second), [137])
+        again = self.node(1, *more)
+        self.assertEqual(self.end(first, again), [0, 0], first.err + again.err)
+        self.assertRegex(first.err, r"node 1 \(.*\) has not been heard of for 600 ms; restarting all workers")
+
+    def test_a_killed_node_without_restarts_left(self):
+        self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
+        first, second = self.node(0, "--rdzv-conf=keep_alive_interval=0.2", "./w.sh"), self.node(1, "./w.sh")
+        self.wait_for_files("up.0", "up.1")
+        os.kill(second.agent(), signal.SIGKILL)
+        self.assertEqual(self.end(first, second), [1, 137])
+        self.assertIn("has not been heard of for 600 ms; no restarts left", first.err)
+
+    def test_a_guardian_killed(self):
+        self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
+        first, second = self.node(0, "./w.sh"), self.node(1, "./w.sh")
+        self.wait_for_files("up.0", "up.1")
+        second.signal(signal.SIGKILL)
+        self.assertEqual(self.end(first, second), [1, -signal.SIGKILL])
+        self.assertRegex(first.err, r"node 1 \(.*\): its cpprun was killed")
+
+    def test_the_stores_host_killed(self):
+        self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
+        first, second = self.node(0, "./w.sh"), self.node(1, "--max-restarts=3", "./w.sh")
+        self.wait_for_files("up.0", "up.1")
+        os.kill(first.agent(), signal.SIGKILL)
+        self.assertEqual(self.end(first, second), [137, 3], second.err)
+        self.assertIn(f"lost the connection to the store at 127.0.0.1:{self.port}", second.err)
+
+    def test_a_stopped_agent_is_lost(self):
+        self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
+        first, second = self.node(0, "--rdzv-conf=keep_alive_interval=0.2", "./w.sh"), self.node(1, "./w.sh")
+        self.wait_for_files("up.0", "up.1")
+        agent = second.agent()
+        os.kill(agent, signal.SIGSTOP)
+        self.assertEqual(self.end(first), [1])
+        self.assertIn("has not been heard of", first.err)
+        os.kill(agent, signal.SIGCONT)
+        self.end(second)
+        self.assertNotEqual(second.code, 0)
+
+
+class Joining(NodesTest):
+    def test_interrupted_while_waiting(self):
+        for static in (True, False):
+            for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+                job = self.node(0, "--no-python", "true", static=static)
+                self.assertTrue(until(lambda: self.listening()))
+                job.signal(number)
+                self.assertEqual(self.end(job), [code], job.err)
+                self.assert_tmp_empty()
+
+    def listening(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port)).close()
+            return True
+        except OSError:
+            return False
+
+    def test_time_out_names_who_is_missing(self):
+        job = self.node(0, "--rdzv-conf=timeout=1", "--no-python", "true", nodes=3)
+        self.assertEqual(self.end(job), [3])
+        self.assertRegex(job.err, r"timed out.*1 of 3 nodes have joined \(node 0 \(.*\)\); missing: node 1, node 2")
+
+    def test_time_out_where_nobody_serves(self):
+        job = self.node(1, "--rdzv-conf=timeout=1", "--no-python", "true")
+        self.assertEqual(self.end(job), [3])
+        self.assertIn(f"timed out: no agent served the rendezvous within 1 s: cannot connect to the store at "
+                      f"127.0.0.1:{self.port}: Connection refused", job.err)
+
+    def test_another_run_and_another_size_are_refused(self):
+        first = self.node(0, "--no-python", "true")
+        other = self.node(1, "--no-python", "true", run="other")
+        self.assertEqual(self.end(other), [3])
+        self.assertIn("serves another run (compare --rdzv-id)", other.err)
+        larger = self.node(1, "--no-python", "true", nodes=3)
+        self.assertEqual(self.end(larger), [3])
+        self.assertIn("it expects 3 nodes and this run has 2 (compare --nnodes)", larger.err)
+        second = self.node(1, "--no-python", "true")
+        self.assertEqual(self.end(first, second), [0, 0])
+
+    def test_a_job_of_one_node_at_the_port_is_no_rendezvous(self):
+        alone = self.start("--master-port", str(self.port), "--no-python", "sleep", "300")
+        self.assertTrue(until(self.listening))
+        job = self.node(1, "--no-python", "true")
+        self.assertEqual(self.end(job), [3])
+        self.assertIn("a store answers there, but no cpprun agent of several nodes", job.err)
+        alone.signal(signal.SIGTERM)
+        self.end(alone)
+
+    def test_port_in_use_at_the_stores_host(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            self.port = taken.getsockname()[1]
+            job = self.node(0, "--no-python", "true")
+            self.assertEqual(self.end(job), [4])
+        self.assertRegex(job.err, f"{self.port}.*in use")
+
+    def test_wrong_usage(self):
+        for arguments, why in (
+                (("--nnodes=2", "--standalone"), "--standalone is for one node"),
+                (("--nnodes=2", "--node-rank=2"), "--node-rank: '2' is not a whole number from 0 to 1"),
+                (("--nnodes=2", "--rdzv-endpoint=h"), "lacks its port"),
+                (("--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h:0"), "port 0 is for one node"),
+                (("--nnodes=2", "--rdzv-id="), "--rdzv-id is empty"),
+                (("--nnodes=2", "--rdzv-conf=timeout=-1"), "timeout=-1 is not a positive number of seconds"),
+                (("--nnodes=1:2",), "a number of nodes that changes is not supported")):
+            job = self.run_to_end(*arguments, "--no-python", "true")
+            self.assertEqual(job.code, 2, job.err)
+            self.assertIn(why, job.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
