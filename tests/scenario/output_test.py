@@ -71,6 +71,16 @@ class Redirects(ScenarioTest):
         for rank in "01":
             self.assertEqual(os.path.getsize(self.logs(rank, "stdout.log")), 30000000 + 303031 - 1)
 
+    def test_a_full_disk_loses_no_line_of_the_console(self):
+        lines = "".join(f"line {i} of the worker\n" for i in range(1, 20001))
+        self.script("w.sh", "for i in $(seq 20000); do echo line $i of the worker; done; printf end")
+        job = self.run_to_end("-t1", "--log-dir=logs", "./w.sh", wrap=("prlimit", "--fsize=100000"))
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(job.out, "".join(f"[default0]:{line}\n" for line in lines.splitlines()) + "[default0]:end")
+        self.assertIn("cannot write the log file", job.err)
+        with open(self.logs("0", "stdout.log")) as f:
+            self.assertEqual(f.read(), lines[:100000])
+
     def test_reader_that_leaves_does_no_harm(self):
         self.script("w.sh", "for i in $(seq 20000); do echo line $i; echo line $i >&2; done; touch $CASE/done")
         job = self.start("-t3", "./w.sh")
