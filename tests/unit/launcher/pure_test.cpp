@@ -64,6 +64,7 @@ TEST(ExitStatus, SignalNames) {
   EXPECT_EQ(signal_number("TERM"), SIGTERM);
   EXPECT_EQ(signal_number("15"), SIGTERM);
   EXPECT_EQ(signal_number("SIGRTMIN+3"), SIGRTMIN + 3);
+  EXPECT_EQ(signal_number("SIGIO"), SIGPOLL);
   for (const char* name : {"", "SIGNOPE", "0", "-3", "1000", "SIGRTMIN+99"})
     EXPECT_EQ(signal_number(name), 0) << name;
 }
