@@ -19,5 +19,6 @@ for step in range(STEPS):
     dist.all_reduce(part)
     total += part
 dist.barrier()
-print(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']} rank {dist.get_rank()}: {total.item():g}", flush=True)
+# In one piece: unbuffered, print writes the end of the line by itself, and another rank's line may come between.
+print(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']} rank {dist.get_rank()}: {total.item():g}\n", end="")
 dist.destroy_process_group()

@@ -9,7 +9,7 @@ rank, size = dist.get_rank(), dist.get_world_size()
 
 
 def say(text):
-    print(f"rank {rank}: {text}", flush=True)
+    print(f"rank {rank}: {text}\n", end="")  # in one piece, lest the ranks' lines mix
 
 
 alone = [dist.new_group([r]) for r in range(size)]
