@@ -37,6 +37,7 @@ int run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   open_standard_streams();
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a log file at the limit of file sizes is like one on a full disk
   set_up_log();
   try {
     return run({argv + 1, argv + argc});

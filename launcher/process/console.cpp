@@ -100,16 +100,17 @@ asio::awaitable<void> Console::write(std::string_view text) {
   co_await write_all(text);
 }
 
-asio::awaitable<void> Console::write_lines(const void* owner, std::string_view prefix,
+asio::awaitable<void> Console::write_lines(const void* owner, std::size_t prefix_size,
                                            std::string_view lines) {
   co_await wait_for_turn();
   const Turn turn(*this);
-  std::string text;
-  if (open_line_ && open_line_ != owner) text += '\n';
-  if (open_line_ != owner) text += prefix;
-  text += lines;
-  open_line_ = text.back() == '\n' || text.back() == '\r' ? nullptr : owner;
-  co_await write_all(text);
+  if (open_line_ == owner) {
+    lines.remove_prefix(prefix_size);
+  } else if (open_line_) {
+    co_await write_all("\n");
+  }
+  open_line_ = lines.back() == '\n' || lines.back() == '\r' ? nullptr : owner;
+  co_await write_all(lines);
 }
 
 }  // namespace cpprun::launcher

@@ -25,9 +25,10 @@ class Console {
   // the reader is gone, text is dropped. Cancelling leaves the rest unwritten.
   boost::asio::awaitable<void> write(std::string_view text);
 
-  // Writes lines of `owner`, the first one with `prefix` unless it continues a line that the owner left open;
-  // a line that another owner left open is ended first. `lines` is not empty.
-  boost::asio::awaitable<void> write_lines(const void* owner, std::string_view prefix,
+  // Writes lines of `owner`, which begin with a prefix of `prefix_size` bytes: left out where they continue a
+  // line that the owner left open. A line that another owner left open is ended first. There is text after
+  // the prefix.
+  boost::asio::awaitable<void> write_lines(const void* owner, std::size_t prefix_size,
                                            std::string_view lines);
 
   // Bytes accepted by the reader so far: tells a slow reader from a stuck one.

@@ -38,6 +38,7 @@ int signal_number(const std::string& name) {
     const char* abbreviation = ::sigabbrev_np(signal);
     if (abbreviation && wanted == abbreviation) return signal;
   }
+  if (wanted == "IO") return SIGIO;  // the same as SIGPOLL, and the commoner name
   if (wanted.rfind("RTMIN+", 0) == 0) {
     const int offset = whole_number(wanted.substr(6)).value_or(-1);
     return offset >= 0 && SIGRTMIN + offset <= SIGRTMAX ? SIGRTMIN + offset : 0;

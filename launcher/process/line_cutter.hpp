@@ -11,8 +11,8 @@ class LineCutter {
  public:
   static constexpr std::size_t kLongestPiece = 64 * 1024;
 
-  // Takes bytes and appends to `out` all pieces that are complete, with `prefix` before each but the first:
-  // whether the first needs one depends on who wrote last.
+  // Takes bytes and appends to `out` all pieces that are complete, with `prefix` before each, but for the
+  // rest of a line that `out` holds the beginning of.
   void feed(std::string_view bytes, std::string_view prefix, std::string& out);
 
   // What was begun and not ended yet; taken as a piece of its own.
@@ -20,7 +20,8 @@ class LineCutter {
   bool has_open() const { return !open_.empty(); }
 
  private:
-  void append_piece(std::string_view piece, std::string_view prefix, std::string& out) const;
+  // Ends the open piece with `end` and appends it.
+  void append_piece(std::string_view end, std::string_view prefix, std::string& out);
 
   std::string open_;
 };

@@ -7,6 +7,8 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "launcher/process/console.hpp"
 #include "launcher/process/line_cutter.hpp"
@@ -46,16 +48,23 @@ class OutputPump {
  private:
   bool tee() const { return file_fd_ >= 0 && spec_.console; }
   boost::asio::awaitable<void> take(std::string_view bytes);
+  boost::asio::awaitable<void> show_open_line();
+  // Bytes of the stream from `offset`, below in_file_, on: from memory where they were the last, else from
+  // the file by way of `buffer`. Empty when the file has lost them. Valid until the caller waits.
+  std::string_view bytes_at(std::uint64_t offset, std::vector<char>& buffer) const;
   void remember(std::string_view bytes);
-  bool append_to_file(std::string_view bytes);
+  // How many of them the file took: all, unless it cannot be written any more.
+  std::size_t append_to_file(std::string_view bytes);
 
   PumpSpec spec_;
   boost::asio::posix::stream_descriptor source_;
   async::Event progressed_;
   int file_fd_ = -1;
   std::uint64_t in_file_ = 0;  // bytes of the stream that the file holds
-  std::string tail_;
+  std::string_view last_;      // the last of these, while read() keeps them in memory
+  std::string tail_;           // of a stream without a file, or with one that could not be written
   LineCutter cutter_;
+  bool file_failed_ = false;  // the file takes no more; the rest goes from read() to the console
   bool read_done_ = false;
   bool show_done_ = false;
 };

@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import subprocess
 import unittest
 
 from harness import CPPRUN, ScenarioTest, children, until
@@ -159,6 +160,21 @@ while :; do sleep 300 & wait $!; done
         self.assertEqual(job.end(), 128 + signal.SIGUSR1)
         self.assertEqual(self.read("got.0"), "USR1\n")
 
+    def test_whatever_signal_is_listed_reaches_the_workers(self):
+        names = ("USR1", "USR2", "ALRM", "VTALRM", "PROF", "IO", "PWR", "XCPU", "URG", "WINCH")
+        self.script("w.sh", "".join(f"trap 'echo {name} >> $CASE/got.$RANK; exit 0' {name}\n" for name in names) +
+                    "touch $CASE/up.$RANK\nwhile :; do sleep 300 & wait $!; done")
+        for name in names:
+            job = self.start("--nproc-per-node=2", "--signals-to-handle", ",".join("SIG" + n for n in names), "./w.sh")
+            self.wait_for_files("up.0", "up.1")
+            number = getattr(signal, "SIG" + name)
+            job.signal(number)
+            self.assertEqual(job.end(), 128 + number, job.err)
+            self.assertEqual([self.read(f"got.{r}") for r in (0, 1)], [name + "\n"] * 2)
+            self.assert_tmp_empty()
+            for file in ("up.0", "up.1", "got.0", "got.1"):
+                os.remove(self.path(file))
+
     def test_unhandled_signal_ends_everything_and_says_so(self):
         job = self.start_traps()
         job.signal(signal.SIGUSR2)
@@ -173,6 +189,16 @@ while :; do sleep 300 & wait $!; done
         job.signal(signal.SIGTERM)
         self.assertEqual(job.end(), 128 + signal.SIGTERM)
         self.assertEqual(self.read("got.0"), "TERM\n")
+
+    def test_each_inherited_ignore_is_respected(self):
+        for name, other in (("INT", "TERM"), ("QUIT", "TERM"), ("HUP", "TERM"), ("TERM", "INT")):
+            job = self.start_traps(wrap=("bash", "-c", f"trap '' {name}; exec \"$@\"", "bash"))
+            job.signal(getattr(signal, "SIG" + name))
+            job.signal(getattr(signal, "SIG" + other))
+            self.assertEqual(job.end(), 128 + getattr(signal, "SIG" + other), job.err)
+            self.assertEqual([self.read(f"got.{r}") for r in (0, 1)], [other + "\n"] * 2)
+            for file in ("up.0", "up.1", "got.0", "got.1"):
+                os.remove(self.path(file))
 
     def test_stubborn_worker_is_killed_after_the_grace_on_every_path(self):
         self.script("w.sh", "trap '' TERM INT; touch $CASE/up.$RANK\n"
@@ -189,6 +215,22 @@ while :; do sleep 300 & wait $!; done
         self.assertEqual(job.end(), 128 + signal.SIGTERM)
         self.assert_nothing_left(job)
 
+    def test_second_control_c_ends_now(self):
+        self.script("w.sh", "trap '' INT TERM; touch $CASE/up\nwhile :; do sleep 300; done")
+        job = self.start("--shutdown-timeout=1000", "./w.sh")
+        self.wait_for_files("up")
+        # A person's presses: within 200 ms they would count as one.
+        while job.process.poll() is None:
+            job.signal(signal.SIGINT)
+            try:
+                job.process.wait(0.5)
+            except subprocess.TimeoutExpired:
+                pass
+        self.assertEqual(job.end(), 128 + signal.SIGINT)
+        self.assertIn("killing the workers now", job.err)
+        self.assert_nothing_left(job)
+        self.assert_tmp_empty()
+
     def test_second_interrupt_ends_now(self):
         self.script("w.sh", "trap 'touch $CASE/int' INT TERM; touch $CASE/up\nwhile :; do sleep 300 & wait $!; done")
         job = self.start("--shutdown-timeout=1000", "./w.sh")
@@ -198,7 +240,6 @@ while :; do sleep 300 & wait $!; done
         job.signal(signal.SIGINT)
         self.assertEqual(job.end(), 128 + signal.SIGTERM)
         self.assert_nothing_left(job)
-
 
     def test_stopped_agent_still_ends(self):
         job = self.start_traps()

@@ -5,7 +5,15 @@ import signal
 import threading
 import unittest
 
-from harness import ScenarioTest
+from harness import CPPRUN, ScenarioTest
+
+with open(CPPRUN, "rb") as program:
+    SANITIZED = b"__asan_init" in program.read()  # which multiplies memory
+
+
+def peak_megabytes(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmHWM")) / 1024
 
 
 class Redirects(ScenarioTest):
@@ -66,10 +74,23 @@ class Redirects(ScenarioTest):
         job = self.start("--nproc-per-node=2", "-t1", "--log-dir=logs", "./w.sh")
         # The files do not wait for the console: both workers end before a byte of it was read.
         self.wait_for_files("done.0", "done.1")
+        peak = peak_megabytes(job.agent())
+        if not SANITIZED:
+            self.assertLess(peak, 16, "the agent keeps output in memory")
         self.assertEqual(job.end(), 0)
         self.assertEqual(job.out.count("x"), 60000000)
         for rank in "01":
             self.assertEqual(os.path.getsize(self.logs(rank, "stdout.log")), 30000000 + 303031 - 1)
+
+    def test_a_full_disk_loses_no_line_of_the_console(self):
+        lines = "".join(f"line {i} of the worker\n" for i in range(1, 20001))
+        self.script("w.sh", "for i in $(seq 20000); do echo line $i of the worker; done; printf end")
+        job = self.run_to_end("-t1", "--log-dir=logs", "./w.sh", wrap=("prlimit", "--fsize=100000"))
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(job.out, "".join(f"[default0]:{line}\n" for line in lines.splitlines()) + "[default0]:end")
+        self.assertIn("cannot write the log file", job.err)
+        with open(self.logs("0", "stdout.log")) as f:
+            self.assertEqual(f.read(), lines[:100000])
 
     def test_reader_that_leaves_does_no_harm(self):
         self.script("w.sh", "for i in $(seq 20000); do echo line $i; echo line $i >&2; done; touch $CASE/done")

@@ -64,19 +64,20 @@ TEST(ExitStatus, SignalNames) {
   EXPECT_EQ(signal_number("TERM"), SIGTERM);
   EXPECT_EQ(signal_number("15"), SIGTERM);
   EXPECT_EQ(signal_number("SIGRTMIN+3"), SIGRTMIN + 3);
+  EXPECT_EQ(signal_number("SIGIO"), SIGPOLL);
   for (const char* name : {"", "SIGNOPE", "0", "-3", "1000", "SIGRTMIN+99"})
     EXPECT_EQ(signal_number(name), 0) << name;
 }
 
-TEST(LineCutter, PrefixesEveryPieceButTheFirst) {
+TEST(LineCutter, PrefixesEveryPiece) {
   LineCutter cutter;
   std::string out;
   cutter.feed("one\ntwo\nthr", "P:", out);
-  EXPECT_EQ(out, "one\nP:two\n");
+  EXPECT_EQ(out, "P:one\nP:two\n");
   EXPECT_TRUE(cutter.has_open());
   out.clear();
   cutter.feed("ee\n", "P:", out);
-  EXPECT_EQ(out, "three\n");
+  EXPECT_EQ(out, "P:three\n");
   EXPECT_FALSE(cutter.has_open());
 }
 
@@ -84,10 +85,10 @@ TEST(LineCutter, CarriageReturnEndsAPiece) {
   LineCutter cutter;
   std::string out;
   cutter.feed("10%\r20%\rdone\n", "P:", out);
-  EXPECT_EQ(out, "10%\rP:20%\rP:done\n");
+  EXPECT_EQ(out, "P:10%\rP:20%\rP:done\n");
   out.clear();
   cutter.feed("dos\r\nunix\n", "P:", out);
-  EXPECT_EQ(out, "dos\r\nP:unix\n");
+  EXPECT_EQ(out, "P:dos\r\nP:unix\n");
 }
 
 TEST(LineCutter, EndlessLineIsCutNotKept) {
@@ -95,7 +96,9 @@ TEST(LineCutter, EndlessLineIsCutNotKept) {
   std::string out;
   const std::string text(LineCutter::kLongestPiece, 'x');
   cutter.feed(text, "P:", out);
-  EXPECT_EQ(out, text);
+  EXPECT_EQ(out, "P:" + text);
+  cutter.feed("rest\nnext\n", "P:", out);
+  EXPECT_EQ(out, "P:" + text + "rest\nP:next\n");
   EXPECT_FALSE(cutter.has_open());
 }
 

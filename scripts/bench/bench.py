@@ -1,0 +1,79 @@
+"""What the benchmarks beside it share: the programs, the machine, and the report."""
+
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VENV = pathlib.Path(os.environ.get("CPPRUN_VENV", ROOT / ".venv"))
+BUILD = ROOT / "build/launcher"
+
+
+def build(*targets: str) -> list[pathlib.Path]:
+    """Builds programs (release, without LibTorch); their paths."""
+    script = 'source scripts/common.sh; build "$0" release -DCPPRUN_WITH_TORCH=OFF -- "$@"'
+    subprocess.run(["bash", "-euc", script, str(BUILD), *targets], cwd=ROOT, check=True, stdout=sys.stderr)
+    return [BUILD / "bin" / target for target in targets]
+
+
+def torchrun() -> pathlib.Path:
+    path = VENV / "bin/torchrun"
+    if not path.exists():
+        sys.exit(f"{path} is missing: run scripts/setup.sh --tests, or name a virtual environment in CPPRUN_VENV")
+    return path
+
+
+def machine() -> str:
+    model = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    return f"{len(os.sched_getaffinity(0))} cores of {model}, Linux {platform.release()}"
+
+
+def children(process: int) -> list[int]:
+    found = []
+    for task in pathlib.Path(f"/proc/{process}/task").iterdir():
+        found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def launcher_processes(first: int) -> list[int]:
+    """The process and those of its descendants that run the same executable (guardian and agent)."""
+    executable = os.path.realpath(f"/proc/{first}/exe")
+    found = [first]
+    for process in found:
+        found += [child for child in children(process) if os.path.realpath(f"/proc/{child}/exe") == executable]
+    return found
+
+
+def status_kb(process: int, name: str) -> int | None:
+    """VmHWM (the high-water mark of resident memory), VmRSS...; None where the process has ended."""
+    try:
+        status = pathlib.Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith(name + ":")), None)
+
+
+def cpu_seconds(process: int) -> float | None:
+    """Time that the process itself spent on a core, in steps of 10 ms; None where it has ended."""
+    try:
+        fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def medians_of(figures: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, float]]:
+    return {name: {key: statistics.median(values) for key, values in row.items()} for name, row in figures.items()}
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+
+
+def write_json(file: pathlib.Path | None, **report) -> None:
+    if file:
+        file.write_text(json.dumps({"machine": machine(), **report}, indent=2) + "\n")
