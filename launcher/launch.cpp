@@ -160,17 +160,32 @@ int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
   return kWorkersFailed;
 }
 
-RunFolder make_run_folder(const LaunchConfig& config) {
+RunFolder plan_run_folder(const LaunchConfig& config) {
   if (!config.redirects.files) return RunFolder::none();
   try {
-    return RunFolder::create(config.log_dir, config.run_id);
-  } catch (const std::exception& error) {
+    return RunFolder::plan(config.log_dir, config.run_id);
+  } catch (const std::system_error& error) {
     throw UsageError(error.what());
+  }
+}
+
+// In the agent, when a guardian already knows what to remove.
+bool make_run_folder(const RunFolder& folder) {
+  try {
+    folder.make();
+    return true;
+  } catch (const std::system_error& error) {
+    spdlog::error("{}", error.what());
+    spdlog::default_logger()->flush();
+    return false;
   }
 }
 
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RunFolder& folder,
                       const AgentSeat& seat) {
+  if (!make_run_folder(folder)) return kWrongUsage;
+  spdlog::info("{}{}", describe(config),
+               command.interpreter.empty() ? "" : ", Python " + command.interpreter);
   bool keep_logs = false;
   int code = kGood;
   try {
@@ -194,18 +209,11 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
 
 int launch(const LaunchConfig& config) {
   const WorkerCommand command = find_command_here(config);
-  const RunFolder folder = make_run_folder(config);
-  spdlog::info("{}{}", describe(config),
-               command.interpreter.empty() ? "" : ", Python " + command.interpreter);
+  const RunFolder folder = plan_run_folder(config);
   const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string()};
-  try {
-    return run_guarded(guardianship, [&](const AgentSeat& seat) {
-      return run_agent_process(config, command, folder, seat);
-    });
-  } catch (const std::system_error&) {
-    folder.discard();
-    throw;
-  }
+  return run_guarded(guardianship, [&](const AgentSeat& seat) {
+    return run_agent_process(config, command, folder, seat);
+  });
 }
 
 }  // namespace cpprun::launcher
