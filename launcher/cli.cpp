@@ -8,6 +8,7 @@
 
 #include "launcher/device_count.hpp"
 #include "launcher/process/exit_status.hpp"
+#include "launcher/process/line_filter.hpp"
 #include "launcher/text.hpp"
 
 namespace cpprun::launcher {
@@ -42,6 +43,8 @@ struct RawOptions {
   std::string tee = "0";
   std::string prefix_template;
   std::string local_ranks_filter;
+  std::string duplicate_stdout_filters;
+  std::string duplicate_stderr_filters;
 };
 
 std::string variable_of(const std::string& long_name) {
@@ -136,6 +139,9 @@ class Options {
     option("--log-line-prefix-template", raw_.prefix_template, "TEXT",
            "prefix of teed lines: ${role_name} ${rank} ${local_rank} ${hostname}");
     option("--local-ranks-filter", raw_.local_ranks_filter, "RANKS", "show only these local ranks: 0,2");
+    option("--duplicate-stdout-filters", raw_.duplicate_stdout_filters, "TEXTS",
+           "teed lines with one of these also go to filtered_stdout.log");
+    option("--duplicate-stderr-filters", raw_.duplicate_stderr_filters, "TEXTS", "the same for stderr");
   }
 
   CLI::App app_;
@@ -331,6 +337,13 @@ void set_output(LaunchConfig& config, const RawOptions& raw) {
       config.redirects.shown_ranks.insert(number("--local-ranks-filter", rank, 0));
     }
   }
+  config.redirects.out_filters = parse_filters(raw.duplicate_stdout_filters);
+  config.redirects.err_filters = parse_filters(raw.duplicate_stderr_filters);
+  if (!config.redirects.files &&
+      (!config.redirects.out_filters.empty() || !config.redirects.err_filters.empty()))
+    throw UsageError(
+        "--duplicate-stdout-filters and --duplicate-stderr-filters need log files, and --log-dir "
+        "/dev/null makes none");
   config.prefix_template = raw.prefix_template;
   if (const char* inherited = std::getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
       config.prefix_template.empty() && inherited) {

@@ -87,7 +87,23 @@ void LocalRunner::start(const Attempt& attempt) {
   stopping_ = false;
   pumps_ = std::make_unique<async::TaskGroup>(io_.get_executor());
   folder_.create_attempt(attempt.number, static_cast<int>(attempt.workers.size()));
+  open_filtered_logs(attempt.number);
   for (const worker::WorkerEnv& env : attempt.workers) start_worker(attempt, env);
+}
+
+void LocalRunner::open_filtered_logs(int attempt) {
+  filtered_ = {};
+  if (!folder_.exists()) return;
+  const std::filesystem::path folder = folder_.attempt_folder(attempt);
+  const RedirectPolicy& policy = spec_.redirects;
+  if (!policy.out_filters.empty()) {
+    filtered_.out =
+        std::make_unique<FilteredLog>((folder / "filtered_stdout.log").string(), policy.out_filters);
+  }
+  if (!policy.err_filters.empty()) {
+    filtered_.err =
+        std::make_unique<FilteredLog>((folder / "filtered_stderr.log").string(), policy.err_filters);
+  }
 }
 
 void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& env) {
@@ -103,7 +119,7 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
   worker.ranks = {env.local_rank, env.rank, env.role_rank, env.world_size, env.role_world_size};
   worker.error_file = mine.error_file;
   worker.streams = open_streams(io_.get_executor(), routes_of(spec_.redirects, env.local_rank), rank_folder,
-                                prefix, consoles_);
+                                prefix, consoles_, filtered_);
   ProcessSpec process;
   process.executable = spec_.executable;
   for (const std::string& argument : spec_.argv) {

@@ -41,6 +41,7 @@ class LocalRunner : public WorkerRunner {
     bool alive_at_stop = false;
   };
 
+  void open_filtered_logs(int attempt);
   void start_worker(const Attempt& attempt, const worker::WorkerEnv& env);
   void send(int signal);
   WorkerFailure failure_of(Worker& worker, const ProcessEnd& end);
@@ -54,6 +55,7 @@ class LocalRunner : public WorkerRunner {
   const WorkerSpec& spec_;
   const RunFolder& folder_;
   Consoles& consoles_;
+  FilteredLogs filtered_;  // of the attempt
   std::vector<Worker> workers_;
   bool stopping_ = false;
   bool abandoned_ = false;

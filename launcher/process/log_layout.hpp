@@ -1,7 +1,7 @@
 // The folders and files of a run's logs, as torchrun lays them out:
 //
 //   <root>/<run id>_<8 random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json}
-//   <root>/<run id>_<8 random>/attempt_<n>/failure.json
+//   <root>/<run id>_<8 random>/attempt_<n>/{filtered_stdout.log,filtered_stderr.log,failure.json}
 #pragma once
 
 #include <filesystem>

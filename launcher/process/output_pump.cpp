@@ -30,6 +30,7 @@ OutputPump::OutputPump(asio::any_io_executor executor, PumpSpec spec)
       throw std::system_error(errno, std::generic_category(), "cannot open the log file " + spec_.file);
     }
   }
+  if (spec_.filtered) filter_.emplace(spec_.filtered->needles());
   show_done_ = !tee();
 }
 
@@ -44,7 +45,13 @@ asio::awaitable<void> OutputPump::read() {
         co_await source_.async_read_some(asio::buffer(buffer), asio::as_tuple(asio::use_awaitable));
     if (error) break;  // end of the pipe, or of the pseudo-terminal (EIO), or cancelled
     const std::string_view bytes(buffer.data(), n);
+    filter(bytes);
     co_await take(bytes);
+  }
+  if (filter_) {
+    std::string last;
+    filter_->finish(spec_.prefix, last);
+    spec_.filtered->append(last);
   }
   source_.close();
   read_done_ = true;
@@ -92,6 +99,13 @@ asio::awaitable<void> OutputPump::show() {
   }
   show_done_ = true;
   progressed_.notify_all();
+}
+
+void OutputPump::filter(std::string_view bytes) {
+  if (!filter_) return;
+  std::string lines;
+  filter_->feed(bytes, spec_.prefix, lines);
+  spec_.filtered->append(lines);
 }
 
 void OutputPump::remember(std::string_view bytes) {

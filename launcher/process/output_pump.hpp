@@ -6,19 +6,23 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "launcher/process/console.hpp"
+#include "launcher/process/filtered_log.hpp"
 #include "launcher/process/line_cutter.hpp"
+#include "launcher/process/line_filter.hpp"
 #include "rendezvous/async/event.hpp"
 
 namespace cpprun::launcher {
 
 struct PumpSpec {
-  int source_fd = -1;          // owned by the pump; its end is the stream's end
-  std::string file;            // empty: no file. Made by the pump, truncated
-  Console* console = nullptr;  // null: not shown. Outlives the pump
-  std::string prefix;          // used where there is a file and a console (tee)
+  int source_fd = -1;               // owned by the pump; its end is the stream's end
+  std::string file;                 // empty: no file. Made by the pump, truncated
+  Console* console = nullptr;       // null: not shown. Outlives the pump
+  std::string prefix;               // used where there is a file and a console (tee)
+  FilteredLog* filtered = nullptr;  // gets the lines that it wants; null: none. Outlives the pump
 };
 
 // With a file, the file never waits for the console: a console that falls behind is fed from the file.
@@ -46,6 +50,7 @@ class OutputPump {
  private:
   bool tee() const { return file_fd_ >= 0 && spec_.console; }
   boost::asio::awaitable<void> take(std::string_view bytes);
+  void filter(std::string_view bytes);
   void remember(std::string_view bytes);
   bool append_to_file(std::string_view bytes);
 
@@ -56,6 +61,7 @@ class OutputPump {
   std::uint64_t in_file_ = 0;  // bytes of the stream that the file holds
   std::string tail_;
   LineCutter cutter_;
+  std::optional<LineFilter> filter_;
   bool read_done_ = false;
   bool show_done_ = false;
 };

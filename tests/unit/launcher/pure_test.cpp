@@ -148,7 +148,10 @@ TEST(RedirectPolicy, Routes) {
            RouteCase{"1", "0", false, true, true, false, false},
            RouteCase{"3", "3", true, false, false, true, false},
        }) {
-    RedirectPolicy policy{StreamSelection::parse(c.redirects), StreamSelection::parse(c.tee), {}, c.files};
+    RedirectPolicy policy;
+    policy.redirects = StreamSelection::parse(c.redirects);
+    policy.tee = StreamSelection::parse(c.tee);
+    policy.files = c.files;
     if (!c.shown) policy.shown_ranks = {7};
     const StreamRoute route = routes_of(policy, 0).out;
     const std::string where = std::string(c.redirects) + c.tee + (c.shown ? " shown" : " hidden");
