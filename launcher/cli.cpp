@@ -33,6 +33,7 @@ struct RawOptions {
   std::string local_addr;
   bool module = false;
   bool no_python = false;
+  bool run_path = false;
   std::string max_restarts = "0";
   std::string monitor_interval = "0.1";
   std::string start_method = "spawn";
@@ -120,6 +121,7 @@ class Options {
     group_ = "Program";
     flag("-m,--module", raw_.module, "the program is a Python module");
     flag("--no-python", raw_.no_python, "run the program by itself, never under Python");
+    flag("--run-path", raw_.run_path, "run the Python script as __main__ and record its exception");
   }
   void add_restarts() {
     group_ = "Restarts and ends";
@@ -375,9 +377,11 @@ std::optional<LaunchConfig> parse_command_line(const std::vector<std::string>& a
   if (config.command.empty()) {
     throw UsageError("no program to run; expected: cpprun [options] program [arguments...]");
   }
-  if (raw.module && raw.no_python) throw UsageError("--module and --no-python exclude each other");
+  if (raw.module && raw.no_python && !raw.run_path)
+    throw UsageError("--module and --no-python exclude each other");
   config.module = raw.module;
   config.no_python = raw.no_python;
+  config.run_path = raw.run_path;
   config.role = raw.role;
   set_nodes(config, raw);
   config.nproc_per_node = workers_per_node(raw.nproc_per_node);

@@ -40,6 +40,7 @@ struct LaunchConfig {
   // what to run
   bool module = false;
   bool no_python = false;
+  bool run_path = false;             // beats the other two
   std::vector<std::string> command;  // the program and its arguments, as typed
 
   // restarts and ends
