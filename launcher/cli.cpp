@@ -22,6 +22,8 @@ struct RawOptions {
   std::string nnodes = "1:1";
   std::string nproc_per_node = "1";
   std::string role = "default";
+  bool virtual_local_rank = false;
+  std::string numa_binding;
   bool standalone = false;
   std::string rdzv_backend = "static";
   std::string rdzv_endpoint;
@@ -103,6 +105,10 @@ class Options {
     option("--nnodes", raw_.nnodes, "N|MIN:MAX", "number of nodes, or a range");
     option("--nproc-per-node", raw_.nproc_per_node, "N|auto|cpu|gpu", "workers on this node");
     option("--role", raw_.role, "NAME", "role of the workers; stands in the prefix of teed lines");
+    flag("--virtual-local-rank", raw_.virtual_local_rank,
+         "each worker sees one device and is told LOCAL_RANK=0");
+    option("--numa-binding", raw_.numa_binding, "MODE",
+           "CPUs near a worker's GPU: node, socket, exclusive or core-complex");
     option("--node-rank", raw_.node_rank, "N", "rank of this node (static rendezvous)");
     option("--local-addr", raw_.local_addr, "ADDR", "address of this node as its peers reach it");
   }
@@ -383,6 +389,10 @@ std::optional<LaunchConfig> parse_command_line(const std::vector<std::string>& a
   config.no_python = raw.no_python;
   config.run_path = raw.run_path;
   config.role = raw.role;
+  config.virtual_local_rank = raw.virtual_local_rank;
+  config.numa_binding = parse_numa_binding(raw.numa_binding);
+  if (!config.numa_binding && !raw.numa_binding.empty())
+    refuse("--numa-binding", raw.numa_binding, "node, socket, exclusive or core-complex");
   set_nodes(config, raw);
   config.nproc_per_node = workers_per_node(raw.nproc_per_node);
   set_rendezvous(config, raw);

@@ -13,6 +13,8 @@
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/local_runner.hpp"
 #include "launcher/process/patient_write.hpp"
+#include "launcher/process/topology.hpp"
+#include "launcher/process/visible_device.hpp"
 #include "launcher/worker_command.hpp"
 #include "rendezvous/static_rendezvous.hpp"
 #include "rendezvous/store/store_server.hpp"
@@ -54,7 +56,42 @@ std::vector<std::string> worker_environment(const LaunchConfig& config) {
   return entries;
 }
 
-WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+// What is decided for each local rank before anything starts, so that a wrong wish costs nothing.
+struct RankPlan {
+  std::vector<worker::Variables> variables;
+  std::vector<CpuSet> cpus;
+};
+
+std::vector<CpuSet> bind_ranks(const LaunchConfig& config) {
+  std::vector<CpuSet> ranks =
+      decide_binding({*config.numa_binding, read_topology(), own_cpus(),
+                      read_gpu_nodes(variable("CUDA_VISIBLE_DEVICES")), config.nproc_per_node});
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    spdlog::debug("local rank {} runs on CPUs {}", rank, to_text(ranks[rank]));
+  }
+  return ranks;
+}
+
+RankPlan plan_ranks(const LaunchConfig& config) {
+  RankPlan plan;
+  try {
+    if (config.virtual_local_rank) {
+      plan.variables = one_device_each(config.nproc_per_node,
+                                       {variable("CUDA_VISIBLE_DEVICES"), variable("HIP_VISIBLE_DEVICES")});
+    }
+    if (config.numa_binding) plan.cpus = bind_ranks(config);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+  return plan;
+}
+
+WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
                        const sigset_t& signal_mask) {
   WorkerSpec spec;
   spec.name = command.name;
@@ -62,6 +99,8 @@ WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
   spec.executable = command.executable;
   spec.argv = command.argv;
   spec.environment = worker_environment(config);
+  spec.own_variables = ranks.variables;
+  spec.cpus = ranks.cpus;
   spec.local_world_size = config.nproc_per_node;
   spec.max_restarts = config.max_restarts;
   spec.stop_grace = config.shutdown_timeout;
@@ -81,11 +120,11 @@ asio::ip::tcp::acceptor bind_worker_store(asio::io_context& io, const LaunchConf
 // Everything that lives as long as the agent. Parts first, the group whose tasks use them last.
 class AgentProcess {
  public:
-  AgentProcess(const LaunchConfig& config, const WorkerCommand& command, const RunFolder& folder,
-               const AgentSeat& seat)
+  AgentProcess(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
+               const RunFolder& folder, const AgentSeat& seat)
       : config_(config),
         agent_config_{config.run_id, command.interpreter},
-        spec_(worker_spec(config, command, seat.original_mask)),
+        spec_(worker_spec(config, command, ranks, seat.original_mask)),
         folder_(folder),
         store_(bind_worker_store(io_, config)),
         reaper_(io_),
@@ -181,15 +220,15 @@ bool make_run_folder(const RunFolder& folder) {
   }
 }
 
-int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RunFolder& folder,
-                      const AgentSeat& seat) {
+int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
+                      const RunFolder& folder, const AgentSeat& seat) {
   if (!make_run_folder(folder)) return kWrongUsage;
   spdlog::info("{}{}", describe(config),
                command.interpreter.empty() ? "" : ", Python " + command.interpreter);
   bool keep_logs = false;
   int code = kGood;
   try {
-    AgentProcess agent(config, command, folder, seat);
+    AgentProcess agent(config, command, ranks, folder, seat);
     const RunResult result = agent.run();
     keep_logs = std::holds_alternative<Failed>(result);
     code = report(result, agent.abandoned(), folder);
@@ -209,10 +248,11 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
 
 int launch(const LaunchConfig& config) {
   const WorkerCommand command = find_command_here(config);
+  const RankPlan ranks = plan_ranks(config);
   const RunFolder folder = plan_run_folder(config);
   const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string()};
   return run_guarded(guardianship, [&](const AgentSeat& seat) {
-    return run_agent_process(config, command, folder, seat);
+    return run_agent_process(config, command, ranks, folder, seat);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/process/binding.hpp"
 #include "launcher/process/redirect_policy.hpp"
 #include "rendezvous/rendezvous_settings.hpp"
 
@@ -26,6 +27,8 @@ struct LaunchConfig {
   int max_nodes = 1;
   int nproc_per_node = 1;
   std::string role = "default";
+  bool virtual_local_rank = false;
+  std::optional<NumaBinding> numa_binding;
 
   // rendezvous
   bool standalone = false;

@@ -12,6 +12,7 @@
 
 #include "launcher/process/child_process.hpp"
 #include "launcher/process/process_tree.hpp"
+#include "launcher/process/topology.hpp"
 #include "launcher/text.hpp"
 
 namespace cpprun::launcher {
@@ -27,16 +28,19 @@ constexpr std::chrono::seconds kReaderPatience{10};
 constexpr std::chrono::seconds kShortPatience{1};
 constexpr off_t kLongestErrorFile = 4 * 1024 * 1024;
 
-// The inherited variables with `ours` in place of those of the same name.
-std::vector<std::string> merged(const std::vector<std::string>& inherited, const worker::Variables& ours) {
+// The inherited variables, with `ours` in place of those of the same name, and `own` in place of both.
+std::vector<std::string> merged(const std::vector<std::string>& inherited, const worker::Variables& ours,
+                                const worker::Variables& own) {
   std::set<std::string> names;
   std::vector<std::string> result;
-  for (const auto& [name, value] : ours) {
-    names.insert(name);
-    std::string entry = name;
-    entry += '=';
-    entry += value;
-    result.push_back(std::move(entry));
+  for (const worker::Variables* variables : {&own, &ours}) {
+    for (const auto& [name, value] : *variables) {
+      if (!names.insert(name).second) continue;
+      std::string entry = name;
+      entry += '=';
+      entry += value;
+      result.push_back(std::move(entry));
+    }
   }
   for (const std::string& entry : inherited) {
     if (names.count(entry.substr(0, entry.find('='))) == 0) result.push_back(entry);
@@ -128,8 +132,12 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
                                ? argument
                                : substitute(argument, {{"local_rank", std::to_string(env.local_rank)}}));
   }
-  process.environment = merged(spec_.environment, worker::to_variables(mine));
+  const std::size_t local_rank = static_cast<std::size_t>(env.local_rank);
+  process.environment =
+      merged(spec_.environment, worker::to_variables(mine),
+             spec_.own_variables.empty() ? worker::Variables() : spec_.own_variables.at(local_rank));
   process.signal_mask = spec_.signal_mask;
+  if (!spec_.cpus.empty()) process.affinity = affinity_mask(spec_.cpus.at(local_rank));
   if (worker.streams.out.child_end.valid()) process.stdout_fd = worker.streams.out.child_end.get();
   if (worker.streams.err.child_end.valid()) process.stderr_fd = worker.streams.err.child_end.get();
   const StartedProcess started = start_process(process);
