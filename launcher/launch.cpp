@@ -15,6 +15,7 @@
 #include "launcher/process/patient_write.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/process/visible_device.hpp"
+#include "launcher/report/own_error_file.hpp"
 #include "launcher/worker_command.hpp"
 #include "rendezvous/static_rendezvous.hpp"
 #include "rendezvous/store/store_server.hpp"
@@ -187,14 +188,30 @@ class AgentProcess {
   async::TaskGroup tasks_;
 };
 
+const char* own_error_file() {
+  return std::getenv("TORCHELASTIC_ERROR_FILE");
+}
+
+// An error of the agent's own, said where people and programs look for it.
+int fail(const char* kind, const std::string& sentence, int code) {
+  spdlog::error("{}", sentence);
+  record_own_error(own_error_file(), kind, sentence, code);
+  return code;
+}
+
 int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
-  if (const StoppedBy* stopped = std::get_if<StoppedBy>(&result)) return 128 + stopped->signal;
+  if (const StoppedBy* stopped = std::get_if<StoppedBy>(&result)) {
+    record_own_error(own_error_file(), "Signal", "cpprun was stopped by " + signal_name(stopped->signal),
+                     128 + stopped->signal);
+    return 128 + stopped->signal;
+  }
   const Failed* failed = std::get_if<Failed>(&result);
   if (!failed) return abandoned ? kWorkersFailed : kGood;
   std::string text = "\n";
   text += to_text(failed->report);
   spdlog::default_logger()->flush();
   write_patiently(STDERR_FILENO, text, kReportPatience);  // failure.json says the same
+  record_own_failure(own_error_file(), failed->report);
   if (folder.exists()) spdlog::info("the logs are in {}", folder.path().string());
   return kWorkersFailed;
 }
@@ -214,7 +231,7 @@ bool make_run_folder(const RunFolder& folder) {
     folder.make();
     return true;
   } catch (const std::system_error& error) {
-    spdlog::error("{}", error.what());
+    fail("UsageError", error.what(), kWrongUsage);
     spdlog::default_logger()->flush();
     return false;
   }
@@ -233,11 +250,9 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
     keep_logs = std::holds_alternative<Failed>(result);
     code = report(result, agent.abandoned(), folder);
   } catch (const rendezvous::RendezvousError& error) {
-    spdlog::error("{}", error.what());
-    code = kRendezvousFailed;
+    code = fail("RendezvousError", error.what(), kRendezvousFailed);
   } catch (const std::system_error& error) {
-    spdlog::error("{}", error.what());
-    code = kSystemRefused;
+    code = fail("SystemError", error.what(), kSystemRefused);
   }
   if (!keep_logs) folder.discard();
   spdlog::default_logger()->flush();

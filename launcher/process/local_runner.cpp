@@ -1,8 +1,6 @@
 #include "launcher/process/local_runner.hpp"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <set>
 
 #include "launcher/process/child_process.hpp"
+#include "launcher/process/error_file.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/text.hpp"
@@ -26,7 +25,6 @@ constexpr std::chrono::milliseconds kKillAgain{20};
 constexpr std::chrono::seconds kReaderPatience{10};
 // The same once the user wants the end now.
 constexpr std::chrono::seconds kShortPatience{1};
-constexpr off_t kLongestErrorFile = 4 * 1024 * 1024;
 
 // The inherited variables, with `ours` in place of those of the same name, and `own` in place of both.
 std::vector<std::string> merged(const std::vector<std::string>& inherited, const worker::Variables& ours,
@@ -46,19 +44,6 @@ std::vector<std::string> merged(const std::vector<std::string>& inherited, const
     if (names.count(entry.substr(0, entry.find('='))) == 0) result.push_back(entry);
   }
   return result;
-}
-
-// The worker may have put anything there: only a file is read, and a FIFO is not waited for.
-std::optional<worker::ErrorRecord> read_record(const std::string& path) {
-  if (path.empty()) return std::nullopt;
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  struct stat about {};
-  if (!file.valid() || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode)) return std::nullopt;
-  if (about.st_size > kLongestErrorFile) return std::nullopt;
-  std::string text(static_cast<std::size_t>(about.st_size), '\0');
-  const ssize_t n = ::pread(file.get(), text.data(), text.size(), 0);
-  text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
-  return worker::parse_error_record(text);
 }
 
 // The errno of a failed exec, 0 after a good one. Once only: it empties the pipe.
@@ -277,7 +262,9 @@ WorkerFailure LocalRunner::failure_of(Worker& worker, const ProcessEnd& end) {
     worker.exec_error_pipe = FileDescriptor();
   }
   failure.exec_error = worker.exec_error;
-  failure.record = read_record(worker.error_file);
+  if (const std::optional<std::string> left = read_error_file(worker.error_file)) {
+    failure.record = worker::parse_error_record(*left);
+  }
   if (failure.record) failure.error_file = worker.error_file;
   failure.stderr_tail = tail_of(worker.streams.err);
   return failure;
