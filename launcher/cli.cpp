@@ -46,6 +46,7 @@ struct RawOptions {
   std::string tee = "0";
   std::string prefix_template;
   std::string local_ranks_filter;
+  std::string event_log_handler = "null";
   std::string duplicate_stdout_filters;
   std::string duplicate_stderr_filters;
 };
@@ -147,6 +148,8 @@ class Options {
     option("--log-line-prefix-template", raw_.prefix_template, "TEXT",
            "prefix of teed lines: ${role_name} ${rank} ${local_rank} ${hostname}");
     option("--local-ranks-filter", raw_.local_ranks_filter, "RANKS", "show only these local ranks: 0,2");
+    option("--event-log-handler", raw_.event_log_handler, "NAME",
+           "write events: null, console, dynamic_rendezvous or file:PATH");
     option("--duplicate-stdout-filters", raw_.duplicate_stdout_filters, "TEXTS",
            "teed lines with one of these also go to filtered_stdout.log");
     option("--duplicate-stderr-filters", raw_.duplicate_stderr_filters, "TEXTS", "the same for stderr");
@@ -344,6 +347,11 @@ void set_output(LaunchConfig& config, const RawOptions& raw) {
     for (const std::string& rank : split(raw.local_ranks_filter, ',')) {
       config.redirects.shown_ranks.insert(number("--local-ranks-filter", rank, 0));
     }
+  }
+  try {
+    config.events = EventDestination::parse(raw.event_log_handler);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(std::string("--event-log-handler: ") + error.what());
   }
   config.redirects.out_filters = parse_filters(raw.duplicate_stdout_filters);
   config.redirects.err_filters = parse_filters(raw.duplicate_stderr_filters);

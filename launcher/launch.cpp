@@ -118,6 +118,19 @@ asio::ip::tcp::acceptor bind_worker_store(asio::io_context& io, const LaunchConf
   return store::bind_acceptor(io, address, config.master_port.value_or(0));
 }
 
+EventSource event_source(const LaunchConfig& config, const WorkerSpec& spec) {
+  return {config.run_id, spec.role, spec.hostname, config.standalone ? "c10d" : config.rdzv_backend,
+          std::filesystem::path(spec.executable).filename().string()};
+}
+
+EventLog open_event_log(const LaunchConfig& config, const WorkerSpec& spec) {
+  try {
+    return EventLog(config.events, event_source(config, spec));
+  } catch (const std::system_error& error) {
+    throw UsageError(std::string("--event-log-handler: ") + error.what());
+  }
+}
+
 // Everything that lives as long as the agent. Parts first, the group whose tasks use them last.
 class AgentProcess {
  public:
@@ -127,11 +140,12 @@ class AgentProcess {
         agent_config_{config.run_id, command.interpreter},
         spec_(worker_spec(config, command, ranks, seat.original_mask)),
         folder_(folder),
+        events_(open_event_log(config, spec_)),
         store_(bind_worker_store(io_, config)),
         reaper_(io_),
         stop_signal_(io_, config.signals_to_handle, seat.guardian_pipe),
         consoles_{Console(io_.get_executor(), STDOUT_FILENO), Console(io_.get_executor(), STDERR_FILENO)},
-        runner_(io_, reaper_, spec_, folder_, consoles_),
+        runner_(io_, reaper_, spec_, folder_, consoles_, events_),
         tasks_(io_.get_executor()) {
     // Every handler is in place: what the guardian held back may come.
     sigset_t none;
@@ -155,13 +169,17 @@ class AgentProcess {
     tasks_.start(reaper_.run());
     tasks_.start(stop_signal_.watch_signals());
     tasks_.start(stop_signal_.watch_guardian());
-    Agent agent(agent_config_, spec_, handler_, runner_, stop_signal_, folder_,
+    LoggedRendezvous handler(handler_, events_);
+    Agent agent(agent_config_, spec_, handler, runner_, stop_signal_, folder_,
                 [this] { return open_store(); });
     std::exception_ptr failure;
     try {
       result_ = co_await agent.run();
-    } catch (...) {
+      const StoppedBy* stopped = std::get_if<StoppedBy>(&*result_);
+      events_.agent_ended(stopped ? "stopped by " + signal_name(stopped->signal) : std::string());
+    } catch (const std::exception& error) {
       failure = std::current_exception();
+      events_.agent_ended(error.what());
     }
     tasks_.cancel();
     co_await tasks_.join();
@@ -177,6 +195,7 @@ class AgentProcess {
   const AgentConfig agent_config_;
   const WorkerSpec spec_;
   const RunFolder& folder_;
+  EventLog events_;
   asio::io_context io_{1};
   store::StoreServer store_;
   rendezvous::StaticRendezvous handler_;
@@ -249,6 +268,8 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
     const RunResult result = agent.run();
     keep_logs = std::holds_alternative<Failed>(result);
     code = report(result, agent.abandoned(), folder);
+  } catch (const UsageError& error) {
+    code = fail("UsageError", error.what(), kWrongUsage);
   } catch (const rendezvous::RendezvousError& error) {
     code = fail("RendezvousError", error.what(), kRendezvousFailed);
   } catch (const std::system_error& error) {

@@ -12,6 +12,7 @@
 
 #include "launcher/process/binding.hpp"
 #include "launcher/process/redirect_policy.hpp"
+#include "launcher/report/event.hpp"
 #include "rendezvous/rendezvous_settings.hpp"
 
 namespace cpprun::launcher {
@@ -56,6 +57,7 @@ struct LaunchConfig {
   std::optional<std::string> log_dir;
   RedirectPolicy redirects;
   std::string prefix_template;
+  EventDestination events;
 };
 
 // One line for the log: what is about to run.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <set>
+#include <utility>
 
 #include "launcher/process/child_process.hpp"
 #include "launcher/process/error_file.hpp"
@@ -60,8 +61,8 @@ bool children_left() {
 }  // namespace
 
 LocalRunner::LocalRunner(asio::io_context& io, Reaper& reaper, const WorkerSpec& spec,
-                         const RunFolder& folder, Consoles& consoles)
-    : io_(io), reaper_(reaper), spec_(spec), folder_(folder), consoles_(consoles) {}
+                         const RunFolder& folder, Consoles& consoles, EventLog& events)
+    : io_(io), reaper_(reaper), spec_(spec), folder_(folder), consoles_(consoles), events_(events) {}
 
 LocalRunner::~LocalRunner() {
   // Reached with workers alive only when an error flies past: nothing may outlive the agent.
@@ -74,9 +75,11 @@ void LocalRunner::start(const Attempt& attempt) {
   for (const Worker& worker : workers_) reaper_.forget(worker.pid);
   workers_.clear();
   stopping_ = false;
+  ends_recorded_ = false;
   pumps_ = std::make_unique<async::TaskGroup>(io_.get_executor());
   folder_.create_attempt(attempt.number, static_cast<int>(attempt.workers.size()));
   open_filtered_logs(attempt.number);
+  events_.ranks_assigned(attempt.workers.front());
   for (const worker::WorkerEnv& env : attempt.workers) start_worker(attempt, env);
 }
 
@@ -129,6 +132,7 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
   worker.pid = started.pid;
   worker.exec_error_pipe = FileDescriptor(started.exec_error_fd);
   reaper_.watch(started.pid);
+  events_.worker_started(worker.ranks, started.pid);
   for (WorkerStream* stream : {&worker.streams.out, &worker.streams.err}) {
     stream->child_end = FileDescriptor();
     if (!stream->pump) continue;
@@ -178,6 +182,23 @@ awaitable<void> LocalRunner::stop(int signal, std::chrono::milliseconds grace) {
     if (!gone) co_await kill_all();
   }
   co_await drain(signal == SIGKILL ? kShortPatience : kReaderPatience);
+  record_ends();
+}
+
+// Once for each start, though a stop may be cancelled and begun again.
+void LocalRunner::record_ends() {
+  if (std::exchange(ends_recorded_, true)) return;
+  const std::vector<WorkerFailure> failed = failures();
+  for (const Worker& worker : workers_) {
+    const std::vector<WorkerFailure>::const_iterator failure =
+        std::find_if(failed.begin(), failed.end(), [&](const WorkerFailure& candidate) {
+          return candidate.ranks.local == worker.ranks.local && !candidate.stopped_by_agent;
+        });
+    const std::optional<ProcessEnd> end = reaper_.end_of(worker.pid);
+    events_.worker_ended(
+        {worker.ranks, worker.pid, end ? std::optional<ExitStatus>(end->status) : std::nullopt},
+        failure == failed.end() ? nullptr : &*failure);
+  }
 }
 
 bool LocalRunner::workers_left() const {

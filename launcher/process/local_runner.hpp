@@ -12,6 +12,7 @@
 #include "launcher/process/reaper.hpp"
 #include "launcher/process/worker_runner.hpp"
 #include "launcher/process/worker_streams.hpp"
+#include "launcher/report/event_log.hpp"
 #include "rendezvous/async/deadline.hpp"
 #include "rendezvous/async/task_group.hpp"
 
@@ -21,7 +22,7 @@ class LocalRunner : public WorkerRunner {
  public:
   // All arguments outlive the runner.
   LocalRunner(asio::io_context& io, Reaper& reaper, const WorkerSpec& spec, const RunFolder& folder,
-              Consoles& consoles);
+              Consoles& consoles, EventLog& events);
   ~LocalRunner() override;
 
   void start(const Attempt& attempt) override;
@@ -44,6 +45,7 @@ class LocalRunner : public WorkerRunner {
   void open_filtered_logs(int attempt);
   void start_worker(const Attempt& attempt, const worker::WorkerEnv& env);
   void send(int signal);
+  void record_ends();
   WorkerFailure failure_of(Worker& worker, const ProcessEnd& end);
   bool workers_left() const;
   awaitable<bool> wait_until_gone(async::Deadline limit);
@@ -55,9 +57,11 @@ class LocalRunner : public WorkerRunner {
   const WorkerSpec& spec_;
   const RunFolder& folder_;
   Consoles& consoles_;
+  EventLog& events_;
   FilteredLogs filtered_;  // of the attempt
   std::vector<Worker> workers_;
   bool stopping_ = false;
+  bool ends_recorded_ = false;
   bool abandoned_ = false;
   std::unique_ptr<async::TaskGroup> pumps_;  // last: its tasks refer to the workers' streams
 };

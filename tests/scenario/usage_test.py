@@ -95,6 +95,7 @@ class Refused(ScenarioTest):
                 ("--redirects", "4", "neither 0 (none)"), ("--tee", "0:9", "neither 0 (none)"),
                 ("--shutdown-timeout", "-3", "from 0"), ("--signals-to-handle", "SIGNOPE", "signal"),
                 ("--signals-to-handle", "SIGKILL", "signal"), ("--local-ranks-filter", "a", "whole number"),
+                ("--event-log-handler", "kafka", "null, console, dynamic_rendezvous and file:PATH"),
                 ("--numa-binding", "nodes", "node, socket, exclusive or core-complex"),
                 ("--node-rank", "x", "whole number")):
             self.refused(sentence, f"{option}={value}", *true)
