@@ -10,6 +10,8 @@
 #include <filesystem>
 
 #include "launcher/agent/agent.hpp"
+#include "launcher/health/stuck_policy.hpp"
+#include "launcher/health/timer_server.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/local_runner.hpp"
 #include "launcher/process/patient_write.hpp"
@@ -131,11 +133,21 @@ EventLog open_event_log(const LaunchConfig& config, const WorkerSpec& spec) {
   }
 }
 
+// Null unless this job's workers were promised a timer file (torch's watchdog).
+std::unique_ptr<TimerServer> serve_timers(asio::io_context& io, const std::string& path) {
+  if (path.empty()) return nullptr;
+  try {
+    return std::make_unique<TimerServer>(io, path);
+  } catch (const std::system_error& error) {
+    throw UsageError(std::string("TORCHELASTIC_TIMER_FILE: ") + error.what());
+  }
+}
+
 // Everything that lives as long as the agent. Parts first, the group whose tasks use them last.
 class AgentProcess {
  public:
   AgentProcess(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
-               const RunFolder& folder, const AgentSeat& seat)
+               const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat)
       : config_(config),
         agent_config_{config.run_id, command.interpreter},
         spec_(worker_spec(config, command, ranks, seat.original_mask)),
@@ -146,6 +158,7 @@ class AgentProcess {
         stop_signal_(io_, config.signals_to_handle, seat.guardian_pipe),
         consoles_{Console(io_.get_executor(), STDOUT_FILENO), Console(io_.get_executor(), STDERR_FILENO)},
         runner_(io_, reaper_, spec_, folder_, consoles_, events_),
+        timers_(serve_timers(io_, timer_file)),
         tasks_(io_.get_executor()) {
     // Every handler is in place: what the guardian held back may come.
     sigset_t none;
@@ -169,6 +182,10 @@ class AgentProcess {
     tasks_.start(reaper_.run());
     tasks_.start(stop_signal_.watch_signals());
     tasks_.start(stop_signal_.watch_guardian());
+    if (timers_) tasks_.start(watch_timers());
+    const std::chrono::milliseconds limit =
+        stuck_limit(std::getenv("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"));
+    if (limit.count() > 0) tasks_.start(runner_.watch_stuck(limit));
     LoggedRendezvous handler(handler_, events_);
     Agent agent(agent_config_, spec_, handler, runner_, stop_signal_, folder_,
                 [this] { return open_store(); });
@@ -184,6 +201,13 @@ class AgentProcess {
     tasks_.cancel();
     co_await tasks_.join();
     if (failure) std::rethrow_exception(failure);
+  }
+
+  awaitable<void> watch_timers() {
+    for (;;) {
+      const ExpiredTimer expired = co_await timers_->next_expired();
+      runner_.end_overdue(expired);
+    }
   }
 
   StoreEndpoint open_store() {
@@ -203,6 +227,7 @@ class AgentProcess {
   StopSignal stop_signal_;
   Consoles consoles_;
   LocalRunner runner_;
+  std::unique_ptr<TimerServer> timers_;
   std::optional<RunResult> result_;
   async::TaskGroup tasks_;
 };
@@ -256,15 +281,30 @@ bool make_run_folder(const RunFolder& folder) {
   }
 }
 
+// Empty unless TORCHELASTIC_ENABLE_FILE_TIMER asks for a server of timers.
+std::string timer_file() {
+  if (variable("TORCHELASTIC_ENABLE_FILE_TIMER") != "1") return "";
+  const std::string named = variable("TORCHELASTIC_TIMER_FILE").value_or("");
+  return named.empty() ? temporary_timer_file() : named;
+}
+
+void warn_of_health_check() {
+  const std::optional<std::string> port = variable("TORCHELASTIC_HEALTH_CHECK_PORT");
+  if (port)
+    spdlog::warn("No health check server started: TORCHELASTIC_HEALTH_CHECK_PORT={} has no effect", *port);
+}
+
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
-                      const RunFolder& folder, const AgentSeat& seat) {
+                      const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat) {
   if (!make_run_folder(folder)) return kWrongUsage;
   spdlog::info("{}{}", describe(config),
                command.interpreter.empty() ? "" : ", Python " + command.interpreter);
+  warn_of_health_check();
+  if (!timer_file.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timer_file.c_str(), 1);  // for the workers
   bool keep_logs = false;
   int code = kGood;
   try {
-    AgentProcess agent(config, command, ranks, folder, seat);
+    AgentProcess agent(config, command, ranks, folder, timer_file, seat);
     const RunResult result = agent.run();
     keep_logs = std::holds_alternative<Failed>(result);
     code = report(result, agent.abandoned(), folder);
@@ -286,9 +326,10 @@ int launch(const LaunchConfig& config) {
   const WorkerCommand command = find_command_here(config);
   const RankPlan ranks = plan_ranks(config);
   const RunFolder folder = plan_run_folder(config);
-  const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string()};
+  const std::string timers = timer_file();
+  const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string(), timers};
   return run_guarded(guardianship, [&](const AgentSeat& seat) {
-    return run_agent_process(config, command, ranks, folder, seat);
+    return run_agent_process(config, command, ranks, folder, timers, seat);
   });
 }
 

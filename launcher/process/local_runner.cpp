@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "launcher/health/stuck_policy.hpp"
 #include "launcher/process/child_process.hpp"
 #include "launcher/process/error_file.hpp"
 #include "launcher/process/process_tree.hpp"
@@ -26,6 +27,9 @@ constexpr std::chrono::milliseconds kKillAgain{20};
 constexpr std::chrono::seconds kReaderPatience{10};
 // The same once the user wants the end now.
 constexpr std::chrono::seconds kShortPatience{1};
+// Between two looks for workers that are stuck in the kernel.
+constexpr std::chrono::milliseconds kStuckShortest{20};
+constexpr std::chrono::milliseconds kStuckLongest{1000};
 
 // The inherited variables, with `ours` in place of those of the same name, and `own` in place of both.
 std::vector<std::string> merged(const std::vector<std::string>& inherited, const worker::Variables& ours,
@@ -148,7 +152,7 @@ awaitable<std::optional<WorkerFailure>> LocalRunner::ended() {
     std::size_t done = 0;
     for (const Worker& worker : workers_) {
       const std::optional<ProcessEnd> end = reaper_.end_of(worker.pid);
-      if (end && succeeded(end->status)) ++done;
+      if (end && succeeded(end->status) && worker.condemned.empty()) ++done;
     }
     if (done == workers_.size()) co_return std::nullopt;
     const std::vector<WorkerFailure> failed = failures();
@@ -275,7 +279,9 @@ WorkerFailure LocalRunner::failure_of(Worker& worker, const ProcessEnd& end) {
   failure.ranks = worker.ranks;
   failure.pid = worker.pid;
   failure.status = end.status;
-  failure.stopped_by_agent = worker.alive_at_stop;
+  failure.stopped_by_agent = worker.alive_at_stop && worker.condemned.empty();
+  failure.condemned = worker.condemned;
+  failure.stuck = worker.stuck;
   failure.when = end.when;
   failure.batch = end.batch;
   if (worker.exec_error_pipe.valid()) {
@@ -291,11 +297,59 @@ WorkerFailure LocalRunner::failure_of(Worker& worker, const ProcessEnd& end) {
   return failure;
 }
 
+void LocalRunner::condemn(Worker& worker, const std::string& why) {
+  if (!worker.condemned.empty()) return;
+  worker.condemned = why;
+  worker.condemned_end =
+      ProcessEnd{Signaled{SIGKILL, false}, std::chrono::system_clock::now(), reaper_.batch()};
+  reaper_.collected().notify_all();
+}
+
+void LocalRunner::end_overdue(const ExpiredTimer& expired) {
+  const std::optional<ProcessStat> stat = read_stat(expired.pid);
+  if (!stat || stat->started != expired.process_started) return;
+  for (Worker& worker : workers_) {
+    if (reaper_.end_of(worker.pid)) continue;
+    const std::vector<ProcessEntry> below = descendants(worker.pid);
+    const bool its_own = worker.pid == expired.pid ||
+                         std::any_of(below.begin(), below.end(),
+                                     [&](const ProcessEntry& entry) { return entry.pid == expired.pid; });
+    if (!its_own) continue;
+    ::kill(expired.pid, expired.signal);
+    condemn(worker, "the timer '" + expired.scope + "' of process " + std::to_string(expired.pid) +
+                        " ran out; it was sent " + signal_name(expired.signal));
+    return;
+  }
+}
+
+awaitable<void> LocalRunner::watch_stuck(std::chrono::milliseconds limit) {
+  StuckPolicy policy(limit);
+  const std::chrono::milliseconds interval = std::clamp(limit / 4, kStuckShortest, kStuckLongest);
+  asio::steady_timer timer(io_);
+  for (;;) {
+    timer.expires_after(interval);
+    co_await timer.async_wait(asio::use_awaitable);
+    for (Worker& worker : workers_) {
+      const std::optional<ProcessStat> stat = read_stat(worker.pid);
+      const bool stuck =
+          policy.observe(worker.pid, stat ? stat->state : '\0', std::chrono::steady_clock::now());
+      if (!stuck || stopping_) continue;
+      worker.stuck = true;
+      condemn(worker, "in uninterruptible sleep for " + std::to_string(limit.count()) + " ms");
+    }
+  }
+}
+
 std::vector<WorkerFailure> LocalRunner::failures() {
   std::vector<WorkerFailure> failed;
   for (Worker& worker : workers_) {
-    const std::optional<ProcessEnd> end = reaper_.end_of(worker.pid);
-    if (end && !succeeded(end->status)) failed.push_back(failure_of(worker, *end));
+    std::optional<ProcessEnd> end = reaper_.end_of(worker.pid);
+    if (worker.condemned_end) {
+      // What counts is the moment, not what it did when it was told to end.
+      worker.condemned_end->status = end ? end->status : worker.condemned_end->status;
+      end = worker.condemned_end;
+    }
+    if (end && (worker.condemned_end || !succeeded(end->status))) failed.push_back(failure_of(worker, *end));
   }
   return failed;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/agent/worker_spec.hpp"
+#include "launcher/health/timer_table.hpp"
 #include "launcher/process/log_layout.hpp"
 #include "launcher/process/reaper.hpp"
 #include "launcher/process/worker_runner.hpp"
@@ -31,6 +32,13 @@ class LocalRunner : public WorkerRunner {
   std::vector<WorkerFailure> failures() override;
   bool abandoned() const override { return abandoned_; }
 
+  // A process has overrun the time that it set itself: it gets its signal, and the worker that it is or
+  // descends from has failed. One that is none of ours, or gone, is left alone.
+  void end_overdue(const ExpiredTimer& expired);
+  // Until cancelled: a worker that is in uninterruptible sleep for `limit` has failed. Looks at them again
+  // and again, since the kernel does not tell.
+  awaitable<void> watch_stuck(std::chrono::milliseconds limit);
+
  private:
   struct Worker {
     WorkerRanks ranks{};
@@ -40,12 +48,16 @@ class LocalRunner : public WorkerRunner {
     std::string error_file;
     WorkerStreams streams;
     bool alive_at_stop = false;
+    std::string condemned;  // why it has failed in our eyes, though it has not ended
+    bool stuck = false;
+    std::optional<ProcessEnd> condemned_end;  // for as long as it has no real one
   };
 
   void open_filtered_logs(int attempt);
   void start_worker(const Attempt& attempt, const worker::WorkerEnv& env);
   void send(int signal);
   void record_ends();
+  void condemn(Worker& worker, const std::string& why);
   WorkerFailure failure_of(Worker& worker, const ProcessEnd& end);
   bool workers_left() const;
   awaitable<bool> wait_until_gone(async::Deadline limit);

@@ -57,7 +57,8 @@ std::string indented(const std::string& text) {
 }
 
 std::string traceback(const WorkerFailure& failure) {
-  if (failure.record && !failure.record->callstack.empty()) return indented(failure.record->callstack);
+  if (failure.condemned.empty() && failure.record && !failure.record->callstack.empty())
+    return indented(failure.record->callstack);
   return indented(failure_message(failure));
 }
 
@@ -123,8 +124,15 @@ bool refused_configuration(const WorkerFailure& failure) {
   return exited && exited->code == 2 && failure.record && failure.record->error_code == 2;
 }
 
+std::string why_no_restart(const WorkerFailure& failure) {
+  if (refused_configuration(failure)) return "its configuration is wrong";
+  if (failure.stuck) return "the kernel holds it";
+  return "";
+}
+
 std::string failure_class(const WorkerFailure& failure) {
   if (failure.exec_error != 0) return "exec";
+  if (!failure.condemned.empty()) return "hang";
   if (failure.record) return "exception";
   return std::holds_alternative<Signaled>(failure.status) ? "signal" : "exit";
 }
@@ -133,6 +141,7 @@ std::string failure_message(const WorkerFailure& failure) {
   if (failure.exec_error != 0) {
     return "the program could not be executed: " + std::generic_category().message(failure.exec_error);
   }
+  if (!failure.condemned.empty()) return failure.condemned;
   if (failure.record) return failure.record->message;
   if (const Signaled* signaled = std::get_if<Signaled>(&failure.status)) {
     return "Signal " + std::to_string(signaled->signal) + " (" + signal_name(signaled->signal) +
@@ -146,7 +155,7 @@ std::string failure_message(const WorkerFailure& failure) {
 std::string summary(const WorkerFailure& failure) {
   return "rank " + std::to_string(failure.ranks.global) + " (local_rank " +
          std::to_string(failure.ranks.local) + ", pid " + std::to_string(failure.pid) +
-         "): " + describe(failure.status);
+         "): " + (failure.condemned.empty() ? describe(failure.status) : failure.condemned);
 }
 
 std::string to_text(const FailureReport& report) {

@@ -189,6 +189,9 @@ TEST(RestartPolicy, Table) {
   EXPECT_TRUE(again.charge_budget);
   EXPECT_THAT(again.reason, HasSubstr("rank 1 failed"));
   EXPECT_EQ(decide_restart(failed, 0).next, Next::Fail);
+  const RestartDecision never = decide_restart(GroupFailed{"rank 1 failed", "the kernel holds it"}, 3);
+  EXPECT_EQ(never.next, Next::Fail);
+  EXPECT_THAT(never.reason, HasSubstr("rank 1 failed; the kernel holds it, so it is not restarted"));
   EXPECT_EQ(decide_restart(StopRequested{SIGTERM}, 3).next, Next::Stop);
   for (const GroupEvent& free :
        {GroupEvent{rendezvous::MembershipChanged{1}}, GroupEvent{rendezvous::RendezvousLost{"x"}}}) {
