@@ -5,6 +5,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -183,6 +184,7 @@ class AgentProcess {
     tasks_.start(stop_signal_.watch_signals());
     tasks_.start(stop_signal_.watch_guardian());
     if (timers_) tasks_.start(watch_timers());
+    if (consoles_.err.is_terminal()) tasks_.start(watch_terminal());
     const std::chrono::milliseconds limit =
         stuck_limit(std::getenv("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"));
     if (limit.count() > 0) tasks_.start(runner_.watch_stuck(limit));
@@ -207,6 +209,14 @@ class AgentProcess {
     for (;;) {
       const ExpiredTimer expired = co_await timers_->next_expired();
       runner_.end_overdue(expired);
+    }
+  }
+
+  awaitable<void> watch_terminal() {
+    asio::signal_set resized(io_, SIGWINCH);
+    for (;;) {
+      co_await resized.async_wait(asio::use_awaitable);
+      runner_.resize_terminals();
     }
   }
 

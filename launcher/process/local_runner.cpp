@@ -340,6 +340,12 @@ awaitable<void> LocalRunner::watch_stuck(std::chrono::milliseconds limit) {
   }
 }
 
+void LocalRunner::resize_terminals() {
+  for (const Worker& worker : workers_) {
+    if (match_terminal(worker.streams) && !reaper_.end_of(worker.pid)) ::kill(-worker.pid, SIGWINCH);
+  }
+}
+
 std::vector<WorkerFailure> LocalRunner::failures() {
   std::vector<WorkerFailure> failed;
   for (Worker& worker : workers_) {

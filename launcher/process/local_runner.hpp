@@ -38,6 +38,8 @@ class LocalRunner : public WorkerRunner {
   // Until cancelled: a worker that is in uninterruptible sleep for `limit` has failed. Looks at them again
   // and again, since the kernel does not tell.
   awaitable<void> watch_stuck(std::chrono::milliseconds limit);
+  // Our own terminal has another size now: the workers' pseudo-terminals get it too, and they are told.
+  void resize_terminals();
 
  private:
   struct Worker {

@@ -41,6 +41,8 @@ class OutputPump {
   boost::asio::awaitable<void> show();
 
   bool finished() const { return read_done_ && show_done_; }
+  // -1 once the stream has ended.
+  int source_fd() { return source_.is_open() ? source_.native_handle() : -1; }
   async::Event& progressed() { return progressed_; }
 
   // The last bytes of the stream, at most kTailBytes.

@@ -77,6 +77,7 @@ WorkerStream open_stream(const boost::asio::any_io_executor& executor, const Str
   const bool terminal = !route.file && route.console && console.is_terminal();
   Channel channel = terminal ? open_pseudo_terminal() : open_pipe();
   stream.child_end = std::move(channel.child_end);
+  stream.terminal = terminal;
   stream.pump = std::make_unique<OutputPump>(
       executor, PumpSpec{channel.source, stream.file, route.console ? &console : nullptr, prefix,
                          route.filtered ? filtered : nullptr});
@@ -105,6 +106,17 @@ WorkerStreams open_streams(const boost::asio::any_io_executor& executor, const W
   streams.err = open_stream(executor, routes.err, true, rank_folder + "/stderr.log", prefix, consoles.err,
                             filtered.err.get());
   return streams;
+}
+
+bool match_terminal(const WorkerStreams& streams) {
+  winsize size{};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) return false;
+  bool matched = false;
+  for (const WorkerStream* stream : {&streams.out, &streams.err}) {
+    if (!stream->terminal || !stream->pump || stream->pump->source_fd() < 0) continue;
+    matched = ::ioctl(stream->pump->source_fd(), TIOCSWINSZ, &size) == 0 || matched;
+  }
+  return matched;
 }
 
 std::string tail_of(const WorkerStream& stream) {

@@ -1,7 +1,10 @@
 """What workers write reaches the console and the log files: whole, in time, and never mixed within a line."""
+import fcntl
 import os
 import pty
 import signal
+import struct
+import termios
 import threading
 import unittest
 
@@ -139,6 +142,35 @@ class Terminal(ScenarioTest):
         text = seen.decode()
         self.assertIn("yes", text)
         self.assertIn("    yes", text)  # and quoted by the report
+
+    def test_a_resized_terminal_resizes_those_of_the_workers(self):
+        main, side = pty.openpty()
+
+        def resize(rows, columns):
+            fcntl.ioctl(main, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+        resize(30, 90)
+        self.script("w.sh", "trap 'stty size <&2 > $CASE/new.$RANK; exit 0' WINCH\nstty size <&2 > $CASE/old.$RANK\n"
+                            "touch $CASE/up.$RANK\nwhile :; do sleep 300 & wait $!; done")
+        job = self.start("--nproc-per-node=2", "./w.sh", stderr=side)
+        self.wait_for_files("up.0", "up.1")
+        resize(40, 132)
+        job.signal(signal.SIGWINCH)  # as the kernel does for the terminal's foreground group
+        reader = threading.Thread(target=self.drain, args=(main,))
+        os.close(side)
+        reader.start()
+        self.assertEqual(job.end(), 0)
+        reader.join()
+        os.close(main)
+        for rank in "01":
+            self.assertEqual((self.read("old." + rank), self.read("new." + rank)), ("30 90\n", "40 132\n"))
+
+    @staticmethod
+    def drain(fd):
+        try:
+            while os.read(fd, 4096):
+                pass
+        except OSError:
+            pass
 
     def test_interrupt_from_the_terminal(self):
         """Ctrl-C in a terminal reaches cpprun's group; workers have their own session and get it once."""
