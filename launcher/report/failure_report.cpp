@@ -70,16 +70,26 @@ std::string exit_code_text(const WorkerFailure& failure) {
   return std::to_string(-signal) + pid + "(" + signal_name(signal) + ")";
 }
 
+void append_field(std::string& text, const char* name, const std::string& value) {
+  text += "  ";
+  text += name;
+  text += value;
+  text += '\n';
+}
+
 void append_failure(std::string& text, std::size_t index, const WorkerFailure& failure,
                     const std::string& host) {
-  text += "[" + std::to_string(index) + "]:\n";
-  text += "  time      : " + local_time(failure.when) + "\n";
-  text += "  host      : " + host + "\n";
-  text += "  rank      : " + std::to_string(failure.ranks.global) +
-          " (local_rank: " + std::to_string(failure.ranks.local) + ")\n";
-  text += "  exitcode  : " + exit_code_text(failure) + "\n";
-  text += "  error_file: " + (failure.error_file.empty() ? "<N/A>" : failure.error_file) + "\n";
-  text += "  traceback : " + traceback(failure) + "\n";
+  text += '[';
+  text += std::to_string(index);
+  text += "]:\n";
+  append_field(text, "time      : ", local_time(failure.when));
+  append_field(text, "host      : ", host);
+  append_field(
+      text, "rank      : ",
+      std::to_string(failure.ranks.global) + " (local_rank: " + std::to_string(failure.ranks.local) + ")");
+  append_field(text, "exitcode  : ", exit_code_text(failure));
+  append_field(text, "error_file: ", failure.error_file.empty() ? "<N/A>" : failure.error_file);
+  append_field(text, "traceback : ", traceback(failure));
 }
 
 json to_object(const WorkerFailure& failure, const std::string& host) {
