@@ -8,6 +8,7 @@
 
 #include "launcher/device_count.hpp"
 #include "launcher/process/exit_status.hpp"
+#include "launcher/process/line_filter.hpp"
 #include "launcher/text.hpp"
 
 namespace cpprun::launcher {
@@ -22,6 +23,8 @@ struct RawOptions {
   std::string nnodes = "1:1";
   std::string nproc_per_node = "1";
   std::string role = "default";
+  bool virtual_local_rank = false;
+  std::string numa_binding;
   bool standalone = false;
   std::string rdzv_backend = "static";
   std::string rdzv_endpoint;
@@ -33,6 +36,7 @@ struct RawOptions {
   std::string local_addr;
   bool module = false;
   bool no_python = false;
+  bool run_path = false;
   std::string max_restarts = "0";
   std::string monitor_interval = "0.1";
   std::string start_method = "spawn";
@@ -43,6 +47,9 @@ struct RawOptions {
   std::string tee = "0";
   std::string prefix_template;
   std::string local_ranks_filter;
+  std::string event_log_handler = "null";
+  std::string duplicate_stdout_filters;
+  std::string duplicate_stderr_filters;
 };
 
 std::string variable_of(const std::string& long_name) {
@@ -100,6 +107,10 @@ class Options {
     option("--nnodes", raw_.nnodes, "N|MIN:MAX", "number of nodes, or a range");
     option("--nproc-per-node", raw_.nproc_per_node, "N|auto|cpu|gpu", "workers on this node");
     option("--role", raw_.role, "NAME", "role of the workers; stands in the prefix of teed lines");
+    flag("--virtual-local-rank", raw_.virtual_local_rank,
+         "each worker sees one device and is told LOCAL_RANK=0");
+    option("--numa-binding", raw_.numa_binding, "MODE",
+           "CPUs near a worker's GPU: node, socket, exclusive or core-complex");
     option("--node-rank", raw_.node_rank, "N", "rank of this node (static rendezvous)");
     option("--local-addr", raw_.local_addr, "ADDR", "address of this node as its peers reach it");
   }
@@ -118,6 +129,7 @@ class Options {
     group_ = "Program";
     flag("-m,--module", raw_.module, "the program is a Python module");
     flag("--no-python", raw_.no_python, "run the program by itself, never under Python");
+    flag("--run-path", raw_.run_path, "run the Python script as __main__ and record its exception");
   }
   void add_restarts() {
     group_ = "Restarts and ends";
@@ -137,6 +149,11 @@ class Options {
     option("--log-line-prefix-template", raw_.prefix_template, "TEXT",
            "prefix of teed lines: ${role_name} ${rank} ${local_rank} ${hostname}");
     option("--local-ranks-filter", raw_.local_ranks_filter, "RANKS", "show only these local ranks: 0,2");
+    option("--event-log-handler", raw_.event_log_handler, "NAME",
+           "write events: null, console, dynamic_rendezvous or file:PATH");
+    option("--duplicate-stdout-filters", raw_.duplicate_stdout_filters, "TEXTS",
+           "teed lines with one of these also go to filtered_stdout.log");
+    option("--duplicate-stderr-filters", raw_.duplicate_stderr_filters, "TEXTS", "the same for stderr");
   }
 
   CLI::App app_;
@@ -352,6 +369,18 @@ void set_output(LaunchConfig& config, const RawOptions& raw) {
       config.redirects.shown_ranks.insert(number("--local-ranks-filter", rank, 0));
     }
   }
+  try {
+    config.events = EventDestination::parse(raw.event_log_handler);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(std::string("--event-log-handler: ") + error.what());
+  }
+  config.redirects.out_filters = parse_filters(raw.duplicate_stdout_filters);
+  config.redirects.err_filters = parse_filters(raw.duplicate_stderr_filters);
+  if (!config.redirects.files &&
+      (!config.redirects.out_filters.empty() || !config.redirects.err_filters.empty()))
+    throw UsageError(
+        "--duplicate-stdout-filters and --duplicate-stderr-filters need log files, and --log-dir "
+        "/dev/null makes none");
   config.prefix_template = raw.prefix_template;
   if (const char* inherited = std::getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
       config.prefix_template.empty() && inherited) {
@@ -383,10 +412,16 @@ std::optional<LaunchConfig> parse_command_line(const std::vector<std::string>& a
   if (config.command.empty()) {
     throw UsageError("no program to run; expected: cpprun [options] program [arguments...]");
   }
-  if (raw.module && raw.no_python) throw UsageError("--module and --no-python exclude each other");
+  if (raw.module && raw.no_python && !raw.run_path)
+    throw UsageError("--module and --no-python exclude each other");
   config.module = raw.module;
   config.no_python = raw.no_python;
+  config.run_path = raw.run_path;
   config.role = raw.role;
+  config.virtual_local_rank = raw.virtual_local_rank;
+  config.numa_binding = parse_numa_binding(raw.numa_binding);
+  if (!config.numa_binding && !raw.numa_binding.empty())
+    refuse("--numa-binding", raw.numa_binding, "node, socket, exclusive or core-complex");
   set_nodes(config, raw);
   config.nproc_per_node = workers_per_node(raw.nproc_per_node);
   set_rendezvous(config, raw);

@@ -5,15 +5,21 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 
 #include "launcher/agent/agent.hpp"
 #include "launcher/job_stores.hpp"
+#include "launcher/health/stuck_policy.hpp"
+#include "launcher/health/timer_server.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/local_runner.hpp"
 #include "launcher/process/patient_write.hpp"
+#include "launcher/process/topology.hpp"
+#include "launcher/process/visible_device.hpp"
+#include "launcher/report/own_error_file.hpp"
 #include "launcher/worker_command.hpp"
 #include "rendezvous/this_host.hpp"
 
@@ -49,7 +55,42 @@ std::vector<std::string> worker_environment(const LaunchConfig& config) {
   return entries;
 }
 
-WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+// What is decided for each local rank before anything starts, so that a wrong wish costs nothing.
+struct RankPlan {
+  std::vector<worker::Variables> variables;
+  std::vector<CpuSet> cpus;
+};
+
+std::vector<CpuSet> bind_ranks(const LaunchConfig& config) {
+  std::vector<CpuSet> ranks =
+      decide_binding({*config.numa_binding, read_topology(), own_cpus(),
+                      read_gpu_nodes(variable("CUDA_VISIBLE_DEVICES")), config.nproc_per_node});
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    spdlog::debug("local rank {} runs on CPUs {}", rank, to_text(ranks[rank]));
+  }
+  return ranks;
+}
+
+RankPlan plan_ranks(const LaunchConfig& config) {
+  RankPlan plan;
+  try {
+    if (config.virtual_local_rank) {
+      plan.variables = one_device_each(config.nproc_per_node,
+                                       {variable("CUDA_VISIBLE_DEVICES"), variable("HIP_VISIBLE_DEVICES")});
+    }
+    if (config.numa_binding) plan.cpus = bind_ranks(config);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+  return plan;
+}
+
+WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
                        const sigset_t& signal_mask) {
   WorkerSpec spec;
   spec.name = command.name;
@@ -57,6 +98,8 @@ WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
   spec.executable = command.executable;
   spec.argv = command.argv;
   spec.environment = worker_environment(config);
+  spec.own_variables = ranks.variables;
+  spec.cpus = ranks.cpus;
   spec.local_world_size = config.nproc_per_node;
   spec.max_restarts = config.max_restarts;
   spec.stop_grace = config.shutdown_timeout;
@@ -78,22 +121,47 @@ worker::Variables gloo_interface(const JobStores& stores, const std::string& nod
   return {{"GLOO_SOCKET_IFNAME", interface}};
 }
 
+EventSource event_source(const LaunchConfig& config, const WorkerSpec& spec) {
+  return {config.run_id, spec.role, spec.hostname, config.standalone ? "c10d" : config.rdzv_backend,
+          std::filesystem::path(spec.executable).filename().string()};
+}
+
+EventLog open_event_log(const LaunchConfig& config, const WorkerSpec& spec) {
+  try {
+    return EventLog(config.events, event_source(config, spec));
+  } catch (const std::system_error& error) {
+    throw UsageError(std::string("--event-log-handler: ") + error.what());
+  }
+}
+
+// Null unless this job's workers were promised a timer file (torch's watchdog).
+std::unique_ptr<TimerServer> serve_timers(asio::io_context& io, const std::string& path) {
+  if (path.empty()) return nullptr;
+  try {
+    return std::make_unique<TimerServer>(io, path);
+  } catch (const std::system_error& error) {
+    throw UsageError(std::string("TORCHELASTIC_TIMER_FILE: ") + error.what());
+  }
+}
+
 // Everything that lives as long as the agent. Parts first, the group whose tasks use them last.
 class AgentProcess {
  public:
-  AgentProcess(const LaunchConfig& config, const WorkerCommand& command, const RunFolder& folder,
-               const AgentSeat& seat)
+  AgentProcess(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
+               const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat)
       : config_(config),
         agent_config_{config.run_id, command.interpreter},
-        spec_(worker_spec(config, command, seat.original_mask)),
+        spec_(worker_spec(config, command, ranks, seat.original_mask)),
         folder_(folder),
+        events_(open_event_log(config, spec_)),
         stores_(io_, config),
         handler_(stores_.make_handler()),
         reaper_(io_),
         stop_signal_(io_, config.signals_to_handle, seat.guardian_pipe),
         consoles_{Console(io_.get_executor(), STDOUT_FILENO), Console(io_.get_executor(), STDERR_FILENO)},
-        runner_(io_, reaper_, spec_, folder_, consoles_,
+        runner_(io_, reaper_, spec_, folder_, consoles_, events_,
                 [this](const Attempt& attempt) { return round_environment(attempt); }),
+        timers_(serve_timers(io_, timer_file)),
         tasks_(io_.get_executor()) {
     // Every handler is in place: what the guardian held back may come.
     sigset_t none;
@@ -117,13 +185,22 @@ class AgentProcess {
     tasks_.start(reaper_.run());
     tasks_.start(stop_signal_.watch_signals());
     tasks_.start(stop_signal_.watch_guardian());
-    Agent agent(agent_config_, spec_, *handler_, runner_, stop_signal_, folder_,
+    if (timers_) tasks_.start(watch_timers());
+    if (consoles_.err.is_terminal()) tasks_.start(watch_terminal());
+    const std::chrono::milliseconds limit =
+        stuck_limit(std::getenv("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"));
+    if (limit.count() > 0) tasks_.start(runner_.watch_stuck(limit));
+    LoggedRendezvous handler(*handler_, events_);
+    Agent agent(agent_config_, spec_, handler, runner_, stop_signal_, folder_,
                 [this](const std::string& address) { return stores_.open_worker_store(address); });
     std::exception_ptr failure;
     try {
       result_ = co_await agent.run();
-    } catch (...) {
+      const StoppedBy* stopped = std::get_if<StoppedBy>(&*result_);
+      events_.agent_ended(stopped ? "stopped by " + signal_name(stopped->signal) : std::string());
+    } catch (const std::exception& error) {
       failure = std::current_exception();
+      events_.agent_ended(error.what());
     }
     co_await handler_->close();
     tasks_.cancel();
@@ -137,10 +214,26 @@ class AgentProcess {
     return gloo_interface(stores_, attempt.node_address);
   }
 
+  awaitable<void> watch_timers() {
+    for (;;) {
+      const ExpiredTimer expired = co_await timers_->next_expired();
+      runner_.end_overdue(expired);
+    }
+  }
+
+  awaitable<void> watch_terminal() {
+    asio::signal_set resized(io_, SIGWINCH);
+    for (;;) {
+      co_await resized.async_wait(asio::use_awaitable);
+      runner_.resize_terminals();
+    }
+  }
+
   const LaunchConfig& config_;
   const AgentConfig agent_config_;
   const WorkerSpec spec_;
   const RunFolder& folder_;
+  EventLog events_;
   asio::io_context io_{1};
   JobStores stores_;
   const std::unique_ptr<rendezvous::RendezvousHandler> handler_;
@@ -148,46 +241,93 @@ class AgentProcess {
   StopSignal stop_signal_;
   Consoles consoles_;
   LocalRunner runner_;
+  std::unique_ptr<TimerServer> timers_;
   std::optional<RunResult> result_;
   async::TaskGroup tasks_;
 };
 
+const char* own_error_file() {
+  return std::getenv("TORCHELASTIC_ERROR_FILE");
+}
+
+// An error of the agent's own, said where people and programs look for it.
+int fail(const char* kind, const std::string& sentence, int code) {
+  spdlog::error("{}", sentence);
+  record_own_error(own_error_file(), kind, sentence, code);
+  return code;
+}
+
 int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
-  if (const StoppedBy* stopped = std::get_if<StoppedBy>(&result)) return 128 + stopped->signal;
+  if (const StoppedBy* stopped = std::get_if<StoppedBy>(&result)) {
+    record_own_error(own_error_file(), "Signal", "cpprun was stopped by " + signal_name(stopped->signal),
+                     128 + stopped->signal);
+    return 128 + stopped->signal;
+  }
   const Failed* failed = std::get_if<Failed>(&result);
   if (!failed) return abandoned ? kWorkersFailed : kGood;
   std::string text = "\n";
   text += to_text(failed->report);
   spdlog::default_logger()->flush();
   write_patiently(STDERR_FILENO, text, kReportPatience);  // failure.json says the same
+  record_own_failure(own_error_file(), failed->report);
   if (folder.exists()) spdlog::info("the logs are in {}", folder.path().string());
   return kWorkersFailed;
 }
 
-RunFolder make_run_folder(const LaunchConfig& config) {
+RunFolder plan_run_folder(const LaunchConfig& config) {
   if (!config.redirects.files) return RunFolder::none();
   try {
-    return RunFolder::create(config.log_dir, config.run_id);
-  } catch (const std::exception& error) {
+    return RunFolder::plan(config.log_dir, config.run_id);
+  } catch (const std::system_error& error) {
     throw UsageError(error.what());
   }
 }
 
-int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RunFolder& folder,
-                      const AgentSeat& seat) {
+// In the agent, when a guardian already knows what to remove.
+bool make_run_folder(const RunFolder& folder) {
+  try {
+    folder.make();
+    return true;
+  } catch (const std::system_error& error) {
+    fail("UsageError", error.what(), kWrongUsage);
+    spdlog::default_logger()->flush();
+    return false;
+  }
+}
+
+// Empty unless TORCHELASTIC_ENABLE_FILE_TIMER asks for a server of timers.
+std::string timer_file() {
+  if (variable("TORCHELASTIC_ENABLE_FILE_TIMER") != "1") return "";
+  const std::string named = variable("TORCHELASTIC_TIMER_FILE").value_or("");
+  return named.empty() ? temporary_timer_file() : named;
+}
+
+void warn_of_health_check() {
+  const std::optional<std::string> port = variable("TORCHELASTIC_HEALTH_CHECK_PORT");
+  if (port)
+    spdlog::warn("No health check server started: TORCHELASTIC_HEALTH_CHECK_PORT={} has no effect", *port);
+}
+
+int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
+                      const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat) {
+  if (!make_run_folder(folder)) return kWrongUsage;
+  spdlog::info("{}{}", describe(config),
+               command.interpreter.empty() ? "" : ", Python " + command.interpreter);
+  warn_of_health_check();
+  if (!timer_file.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timer_file.c_str(), 1);  // for the workers
   bool keep_logs = false;
   int code = kGood;
   try {
-    AgentProcess agent(config, command, folder, seat);
+    AgentProcess agent(config, command, ranks, folder, timer_file, seat);
     const RunResult result = agent.run();
     keep_logs = std::holds_alternative<Failed>(result);
     code = report(result, agent.abandoned(), folder);
+  } catch (const UsageError& error) {
+    code = fail("UsageError", error.what(), kWrongUsage);
   } catch (const rendezvous::RendezvousError& error) {
-    spdlog::error("{}", error.what());
-    code = kRendezvousFailed;
+    code = fail("RendezvousError", error.what(), kRendezvousFailed);
   } catch (const std::system_error& error) {
-    spdlog::error("{}", error.what());
-    code = kSystemRefused;
+    code = fail("SystemError", error.what(), kSystemRefused);
   }
   if (!keep_logs) folder.discard();
   spdlog::default_logger()->flush();
@@ -198,18 +338,13 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
 
 int launch(const LaunchConfig& config) {
   const WorkerCommand command = find_command_here(config);
-  const RunFolder folder = make_run_folder(config);
-  spdlog::info("{}{}", describe(config),
-               command.interpreter.empty() ? "" : ", Python " + command.interpreter);
-  const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string()};
-  try {
-    return run_guarded(guardianship, [&](const AgentSeat& seat) {
-      return run_agent_process(config, command, folder, seat);
-    });
-  } catch (const std::system_error&) {
-    folder.discard();
-    throw;
-  }
+  const RankPlan ranks = plan_ranks(config);
+  const RunFolder folder = plan_run_folder(config);
+  const std::string timers = timer_file();
+  const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string(), timers};
+  return run_guarded(guardianship, [&](const AgentSeat& seat) {
+    return run_agent_process(config, command, ranks, folder, timers, seat);
+  });
 }
 
 }  // namespace cpprun::launcher

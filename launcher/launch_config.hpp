@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "launcher/process/binding.hpp"
 #include "launcher/process/redirect_policy.hpp"
+#include "launcher/report/event.hpp"
 #include "rendezvous/rendezvous_settings.hpp"
 
 namespace cpprun::launcher {
@@ -27,6 +29,8 @@ struct LaunchConfig {
   int nproc_per_node = 1;
   std::string role = "default";
   int node_rank = 0;  // of static rendezvous; else a wish where it is not 0
+  bool virtual_local_rank = false;
+  std::optional<NumaBinding> numa_binding;
 
   // rendezvous
   bool standalone = false;
@@ -43,6 +47,7 @@ struct LaunchConfig {
   // what to run
   bool module = false;
   bool no_python = false;
+  bool run_path = false;             // beats the other two
   std::vector<std::string> command;  // the program and its arguments, as typed
 
   // restarts and ends
@@ -55,6 +60,7 @@ struct LaunchConfig {
   std::optional<std::string> log_dir;
   RedirectPolicy redirects;
   std::string prefix_template;
+  EventDestination events;
 };
 
 // One line for the log: what is about to run.

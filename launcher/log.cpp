@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -55,11 +56,12 @@ class StandardErrorSink : public spdlog::sinks::base_sink<spdlog::details::null_
 
 spdlog::level::level_enum level_from_environment() {
   const char* value = std::getenv("LOGLEVEL");
-  const std::string name = value ? value : "INFO";
+  std::string name = value ? value : "INFO";
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   if (name == "DEBUG") return spdlog::level::debug;
   if (name == "WARNING" || name == "WARN") return spdlog::level::warn;
   if (name == "ERROR") return spdlog::level::err;
-  if (name == "CRITICAL") return spdlog::level::critical;
+  if (name == "CRITICAL" || name == "FATAL") return spdlog::level::critical;
   return spdlog::level::info;
 }
 

@@ -5,11 +5,13 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <system_error>
 
 #include "launcher/cli.hpp"
 #include "launcher/launch.hpp"
 #include "launcher/log.hpp"
+#include "launcher/report/own_error_file.hpp"
 
 namespace {
 
@@ -20,6 +22,12 @@ void open_standard_streams() {
   int fd = ::open("/dev/null", O_RDWR);
   while (fd >= 0 && fd <= 2) fd = ::dup(fd);
   if (fd > 2) ::close(fd);
+}
+
+int fail(const char* kind, const std::exception& error, int code) {
+  spdlog::error("{}", error.what());
+  record_own_error(std::getenv("TORCHELASTIC_ERROR_FILE"), kind, error.what(), code);
+  return code;
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -42,10 +50,8 @@ int main(int argc, char** argv) {
   try {
     return run({argv + 1, argv + argc});
   } catch (const UsageError& error) {
-    spdlog::error("{}", error.what());
-    return kWrongUsage;
+    return fail("UsageError", error, kWrongUsage);
   } catch (const std::system_error& error) {
-    spdlog::error("{}", error.what());
-    return kSystemRefused;
+    return fail("SystemError", error, kSystemRefused);
   }
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "launcher/run_path.hpp"
 #include "launcher/text.hpp"
 
 namespace cpprun::launcher {
@@ -89,9 +90,19 @@ WorkerCommand under_python(const LaunchConfig& config, const CommandEnvironment&
   result.interpreter = find_python(environment);
   result.executable = result.interpreter;
   result.argv = {result.interpreter, "-u"};
-  if (config.module) result.argv.push_back("-m");
+  if (config.run_path) {
+    result.argv.emplace_back("-c");
+    result.argv.emplace_back(kRunPathBootstrap);
+  } else if (config.module) {
+    result.argv.emplace_back("-m");
+  }
   result.argv.insert(result.argv.end(), config.command.begin(), config.command.end());
   return result;
+}
+
+void check_script(const std::string& path) {
+  if (!is_file(path)) throw UsageError("the script '" + path + "' does not exist");
+  if (::access(path.c_str(), R_OK) != 0) throw UsageError("the script '" + path + "' cannot be read");
 }
 
 WorkerCommand by_itself(const LaunchConfig& config, const std::string& path) {
@@ -103,11 +114,14 @@ WorkerCommand by_itself(const LaunchConfig& config, const std::string& path) {
 
 WorkerCommand find_command(const LaunchConfig& config, const CommandEnvironment& environment) {
   const std::string& name = config.command.front();
+  if (config.run_path) {
+    check_script(name);
+    return under_python(config, environment);
+  }
   if (config.module) return under_python(config, environment);
   if (config.no_python) return by_itself(config, find_program(name, environment));
   if (ends_with(name, ".py")) {
-    if (!is_file(name)) throw UsageError("the script '" + name + "' does not exist");
-    if (::access(name.c_str(), R_OK) != 0) throw UsageError("the script '" + name + "' cannot be read");
+    check_script(name);
     return under_python(config, environment);
   }
   const std::string path = find_program(name, environment);

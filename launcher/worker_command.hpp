@@ -24,11 +24,11 @@ struct CommandEnvironment {
   std::string own_folder;              // of the cpprun binary
 };
 
-// A module, and a file that ends in .py, run under Python: PYTHON_EXEC, else the active virtual
-// environment's, else conda's, else python3 or python in PATH. A name without a slash is looked up in PATH,
-// then beside cpprun, then in the current folder. An executable or a script with "#!" runs by itself; any
-// other text is taken for a Python script, as torchrun does. Throws UsageError for what is missing or cannot
-// be executed.
+// With --run-path the script runs under Python by way of a small program of ours (run_path.hpp). A module,
+// and a file that ends in .py, run under Python: PYTHON_EXEC, else the active virtual environment's, else
+// conda's, else python3 or python in PATH. A name without a slash is looked up in PATH, then beside cpprun,
+// then in the current folder. An executable or a script with "#!" runs by itself; any other text is taken for
+// a Python script, as torchrun does. Throws UsageError for what is missing or cannot be executed.
 WorkerCommand find_command(const LaunchConfig& config, const CommandEnvironment& environment);
 
 }  // namespace cpprun::launcher

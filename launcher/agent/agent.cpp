@@ -26,7 +26,7 @@ GroupEvent to_group_event(const rendezvous::RoundEvent& event) {
 
 awaitable<Happened> group_ended(WorkerRunner& runner) {
   const std::optional<WorkerFailure> failure = co_await runner.ended();
-  if (failure) co_return Happened{GroupFailed{summary(*failure), !refused_configuration(*failure)}};
+  if (failure) co_return Happened{GroupFailed{summary(*failure), why_no_restart(*failure)}};
   co_return Happened{GroupSucceeded{}};
 }
 

@@ -12,8 +12,8 @@ struct Decide {
     return {Next::Finish, false, "all workers ended well"};
   }
   RestartDecision operator()(const GroupFailed& failed) const {
-    if (!failed.restart_helps) {
-      return {Next::Fail, false, failed.what + "; its configuration is wrong, so it is not restarted"};
+    if (!failed.why_no_restart.empty()) {
+      return {Next::Fail, false, failed.what + "; " + failed.why_no_restart + ", so it is not restarted"};
     }
     return restart_or_fail(failed.what);
   }

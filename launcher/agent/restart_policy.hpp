@@ -21,8 +21,8 @@ using RunResult = std::variant<Succeeded, Failed, StoppedBy>;
 // All workers of this node ended well, or one failed.
 struct GroupSucceeded {};
 struct GroupFailed {
-  std::string what;  // the failure noticed first, in a line
-  bool restart_helps = true;
+  std::string what;            // the failure noticed first, in a line
+  std::string why_no_restart;  // empty: a restart may help
 };
 struct StopRequested {
   int signal;

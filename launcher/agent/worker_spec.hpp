@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "launcher/process/binding.hpp"
 #include "launcher/process/redirect_policy.hpp"
+#include "worker_runtime/contract/worker_env.hpp"
 
 namespace cpprun::launcher {
 
@@ -16,6 +18,9 @@ struct WorkerSpec {
   std::string executable;                // path, already looked up
   std::vector<std::string> argv;         // argv[0] first; $local_rank is filled in for each worker
   std::vector<std::string> environment;  // "NAME=value", the inherited part
+  // By local rank, over everything else that a worker gets; may be empty.
+  std::vector<worker::Variables> own_variables;
+  std::vector<CpuSet> cpus;  // by local rank, where they may run; empty: where we may
   int local_world_size = 1;
   int max_restarts = 0;
   std::chrono::milliseconds stop_grace{30'000};  // from the first signal to SIGKILL

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,7 +49,11 @@ void drop_handlers() {
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGXFSZ, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &spec.signal_mask, nullptr);
-  ::execve(spec.executable.c_str(), argv, environment);
+  // The system call itself: the C library's wrapper wants its own type, which ends at 1024 CPUs.
+  const bool bound = spec.affinity.empty() ||
+                     ::syscall(SYS_sched_setaffinity, 0, spec.affinity.size() * sizeof(unsigned long),
+                               spec.affinity.data()) == 0;
+  if (bound) ::execve(spec.executable.c_str(), argv, environment);
   const int cause = errno;
   if (::write(error_fd, &cause, sizeof cause) < 0) {
     // Nobody left to tell; the exit code still says that exec failed.

@@ -16,7 +16,8 @@ struct ProcessSpec {
   int stdin_fd = 0;                      // borrowed; duplicated into the child
   int stdout_fd = 1;
   int stderr_fd = 2;
-  sigset_t signal_mask;  // for the child
+  sigset_t signal_mask;                 // for the child
+  std::vector<unsigned long> affinity;  // CPUs, as sched_setaffinity(2) takes them; empty: as inherited
 };
 
 struct StartedProcess {

@@ -10,16 +10,11 @@
 #include <cerrno>
 #include <string>
 
+#include "launcher/process/patient_write.hpp"
+
 namespace cpprun::launcher {
 
 namespace asio = boost::asio;
-
-namespace {
-
-// What a pipe takes without blocking whenever poll(2) calls it writable.
-constexpr std::size_t kPipeAtomic = 4096;
-
-}  // namespace
 
 Console::Console(asio::any_io_executor executor, int fd)
     : executor_(executor), fd_(fd), terminal_(::isatty(fd) != 0), free_(executor) {

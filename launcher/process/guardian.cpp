@@ -15,6 +15,7 @@
 #include <string>
 #include <system_error>
 
+#include "launcher/health/timer_server.hpp"
 #include "launcher/process/exit_status.hpp"
 #include "launcher/process/patient_write.hpp"
 #include "launcher/process/process_tree.hpp"
@@ -76,6 +77,7 @@ int end_of_agent(const Guardianship& guardianship, pid_t agent, const ExitStatus
     std::error_code ignored;
     std::filesystem::remove_all(guardianship.temporary_folder, ignored);
   }
+  if (!guardianship.timer_file.empty()) remove_timer_file(guardianship.timer_file);
   return 128 + std::get<Signaled>(status).signal;
 }
 

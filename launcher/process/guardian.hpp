@@ -17,8 +17,9 @@
 namespace cpprun::launcher {
 
 struct Guardianship {
-  // Removed by the guardian when the agent did not live to do so; may be empty.
+  // Removed by the guardian when the agent did not live to do so; each may be empty.
   std::string temporary_folder;
+  std::string timer_file;  // a FIFO
 };
 
 // What the agent gets from its guardian.

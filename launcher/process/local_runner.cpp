@@ -1,17 +1,19 @@
 #include "launcher/process/local_runner.hpp"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <set>
+#include <utility>
 
+#include "launcher/health/stuck_policy.hpp"
 #include "launcher/process/child_process.hpp"
+#include "launcher/process/error_file.hpp"
 #include "launcher/process/process_tree.hpp"
+#include "launcher/process/topology.hpp"
 #include "launcher/text.hpp"
 
 namespace cpprun::launcher {
@@ -25,36 +27,28 @@ constexpr std::chrono::milliseconds kKillAgain{20};
 constexpr std::chrono::seconds kReaderPatience{10};
 // The same once the user wants the end now.
 constexpr std::chrono::seconds kShortPatience{1};
-constexpr off_t kLongestErrorFile = 4 * 1024 * 1024;
+// Between two looks for workers that are stuck in the kernel.
+constexpr std::chrono::milliseconds kStuckShortest{20};
+constexpr std::chrono::milliseconds kStuckLongest{1000};
 
-// The inherited variables with `ours` in place of those of the same name.
-std::vector<std::string> merged(const std::vector<std::string>& inherited, const worker::Variables& ours) {
+// The inherited variables, with `ours` in place of those of the same name, and `own` in place of both.
+std::vector<std::string> merged(const std::vector<std::string>& inherited, const worker::Variables& ours,
+                                const worker::Variables& own) {
   std::set<std::string> names;
   std::vector<std::string> result;
-  for (const auto& [name, value] : ours) {
-    names.insert(name);
-    std::string entry = name;
-    entry += '=';
-    entry += value;
-    result.push_back(std::move(entry));
+  for (const worker::Variables* variables : {&own, &ours}) {
+    for (const auto& [name, value] : *variables) {
+      if (!names.insert(name).second) continue;
+      std::string entry = name;
+      entry += '=';
+      entry += value;
+      result.push_back(std::move(entry));
+    }
   }
   for (const std::string& entry : inherited) {
     if (names.count(entry.substr(0, entry.find('='))) == 0) result.push_back(entry);
   }
   return result;
-}
-
-// The worker may have put anything there: only a file is read, and a FIFO is not waited for.
-std::optional<worker::ErrorRecord> read_record(const std::string& path) {
-  if (path.empty()) return std::nullopt;
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  struct stat about {};
-  if (!file.valid() || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode)) return std::nullopt;
-  if (about.st_size > kLongestErrorFile) return std::nullopt;
-  std::string text(static_cast<std::size_t>(about.st_size), '\0');
-  const ssize_t n = ::pread(file.get(), text.data(), text.size(), 0);
-  text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
-  return worker::parse_error_record(text);
 }
 
 // The errno of a failed exec, 0 after a good one. Once only: it empties the pipe.
@@ -71,12 +65,14 @@ bool children_left() {
 }  // namespace
 
 LocalRunner::LocalRunner(asio::io_context& io, Reaper& reaper, const WorkerSpec& spec,
-                         const RunFolder& folder, Consoles& consoles, RoundEnvironment round_environment)
+                         const RunFolder& folder, Consoles& consoles, EventLog& events,
+                         RoundEnvironment round_environment)
     : io_(io),
       reaper_(reaper),
       spec_(spec),
       folder_(folder),
       consoles_(consoles),
+      events_(events),
       round_environment_(std::move(round_environment)) {}
 
 LocalRunner::~LocalRunner() {
@@ -90,10 +86,28 @@ void LocalRunner::start(const Attempt& attempt) {
   for (const Worker& worker : workers_) reaper_.forget(worker.pid);
   workers_.clear();
   stopping_ = false;
+  ends_recorded_ = false;
   pumps_ = std::make_unique<async::TaskGroup>(io_.get_executor());
   folder_.create_attempt(attempt.number, static_cast<int>(attempt.workers.size()));
-  environment_ = merged(spec_.environment, round_environment_(attempt));
+  environment_ = merged(spec_.environment, round_environment_(attempt), {});
+  open_filtered_logs(attempt.number);
+  events_.ranks_assigned(attempt.workers.front());
   for (const worker::WorkerEnv& env : attempt.workers) start_worker(attempt, env);
+}
+
+void LocalRunner::open_filtered_logs(int attempt) {
+  filtered_ = {};
+  if (!folder_.exists()) return;
+  const std::filesystem::path folder = folder_.attempt_folder(attempt);
+  const RedirectPolicy& policy = spec_.redirects;
+  if (!policy.out_filters.empty()) {
+    filtered_.out =
+        std::make_unique<FilteredLog>((folder / "filtered_stdout.log").string(), policy.out_filters);
+  }
+  if (!policy.err_filters.empty()) {
+    filtered_.err =
+        std::make_unique<FilteredLog>((folder / "filtered_stderr.log").string(), policy.err_filters);
+  }
 }
 
 void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& env) {
@@ -109,7 +123,7 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
   worker.ranks = {env.local_rank, env.rank, env.role_rank, env.world_size, env.role_world_size};
   worker.error_file = mine.error_file;
   worker.streams = open_streams(io_.get_executor(), routes_of(spec_.redirects, env.local_rank), rank_folder,
-                                prefix, consoles_);
+                                prefix, consoles_, filtered_);
   ProcessSpec process;
   process.executable = spec_.executable;
   for (const std::string& argument : spec_.argv) {
@@ -118,14 +132,19 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
                                ? argument
                                : substitute(argument, {{"local_rank", std::to_string(env.local_rank)}}));
   }
-  process.environment = merged(environment_, worker::to_variables(mine));
+  const std::size_t local_rank = static_cast<std::size_t>(env.local_rank);
+  process.environment =
+      merged(environment_, worker::to_variables(mine),
+             spec_.own_variables.empty() ? worker::Variables() : spec_.own_variables.at(local_rank));
   process.signal_mask = spec_.signal_mask;
+  if (!spec_.cpus.empty()) process.affinity = affinity_mask(spec_.cpus.at(local_rank));
   if (worker.streams.out.child_end.valid()) process.stdout_fd = worker.streams.out.child_end.get();
   if (worker.streams.err.child_end.valid()) process.stderr_fd = worker.streams.err.child_end.get();
   const StartedProcess started = start_process(process);
   worker.pid = started.pid;
   worker.exec_error_pipe = FileDescriptor(started.exec_error_fd);
   reaper_.watch(started.pid);
+  events_.worker_started(worker.ranks, started.pid);
   for (WorkerStream* stream : {&worker.streams.out, &worker.streams.err}) {
     stream->child_end = FileDescriptor();
     if (!stream->pump) continue;
@@ -141,7 +160,7 @@ awaitable<std::optional<WorkerFailure>> LocalRunner::ended() {
     std::size_t done = 0;
     for (const Worker& worker : workers_) {
       const std::optional<ProcessEnd> end = reaper_.end_of(worker.pid);
-      if (end && succeeded(end->status)) ++done;
+      if (end && succeeded(end->status) && worker.condemned.empty()) ++done;
     }
     if (done == workers_.size()) co_return std::nullopt;
     const std::vector<WorkerFailure> failed = failures();
@@ -175,6 +194,23 @@ awaitable<void> LocalRunner::stop(int signal, std::chrono::milliseconds grace) {
     if (!gone) co_await kill_all();
   }
   co_await drain(signal == SIGKILL ? kShortPatience : kReaderPatience);
+  record_ends();
+}
+
+// Once for each start, though a stop may be cancelled and begun again.
+void LocalRunner::record_ends() {
+  if (std::exchange(ends_recorded_, true)) return;
+  const std::vector<WorkerFailure> failed = failures();
+  for (const Worker& worker : workers_) {
+    const std::vector<WorkerFailure>::const_iterator failure =
+        std::find_if(failed.begin(), failed.end(), [&](const WorkerFailure& candidate) {
+          return candidate.ranks.local == worker.ranks.local && !candidate.stopped_by_agent;
+        });
+    const std::optional<ProcessEnd> end = reaper_.end_of(worker.pid);
+    events_.worker_ended(
+        {worker.ranks, worker.pid, end ? std::optional<ExitStatus>(end->status) : std::nullopt},
+        failure == failed.end() ? nullptr : &*failure);
+  }
 }
 
 bool LocalRunner::workers_left() const {
@@ -251,7 +287,9 @@ WorkerFailure LocalRunner::failure_of(Worker& worker, const ProcessEnd& end) {
   failure.ranks = worker.ranks;
   failure.pid = worker.pid;
   failure.status = end.status;
-  failure.stopped_by_agent = worker.alive_at_stop;
+  failure.stopped_by_agent = worker.alive_at_stop && worker.condemned.empty();
+  failure.condemned = worker.condemned;
+  failure.stuck = worker.stuck;
   failure.when = end.when;
   failure.batch = end.batch;
   if (worker.exec_error_pipe.valid()) {
@@ -259,17 +297,73 @@ WorkerFailure LocalRunner::failure_of(Worker& worker, const ProcessEnd& end) {
     worker.exec_error_pipe = FileDescriptor();
   }
   failure.exec_error = worker.exec_error;
-  failure.record = read_record(worker.error_file);
+  if (const std::optional<std::string> left = read_error_file(worker.error_file)) {
+    failure.record = worker::parse_error_record(*left);
+  }
   if (failure.record) failure.error_file = worker.error_file;
   failure.stderr_tail = tail_of(worker.streams.err);
   return failure;
 }
 
+void LocalRunner::condemn(Worker& worker, const std::string& why) {
+  if (!worker.condemned.empty()) return;
+  worker.condemned = why;
+  worker.condemned_end =
+      ProcessEnd{Signaled{SIGKILL, false}, std::chrono::system_clock::now(), reaper_.batch()};
+  reaper_.collected().notify_all();
+}
+
+void LocalRunner::end_overdue(const ExpiredTimer& expired) {
+  const std::optional<ProcessStat> stat = read_stat(expired.pid);
+  if (!stat || stat->started != expired.process_started) return;
+  for (Worker& worker : workers_) {
+    if (reaper_.end_of(worker.pid)) continue;
+    const std::vector<ProcessEntry> below = descendants(worker.pid);
+    const bool its_own = worker.pid == expired.pid ||
+                         std::any_of(below.begin(), below.end(),
+                                     [&](const ProcessEntry& entry) { return entry.pid == expired.pid; });
+    if (!its_own) continue;
+    ::kill(expired.pid, expired.signal);
+    condemn(worker, "the timer '" + expired.scope + "' of process " + std::to_string(expired.pid) +
+                        " ran out; it was sent " + signal_name(expired.signal));
+    return;
+  }
+}
+
+awaitable<void> LocalRunner::watch_stuck(std::chrono::milliseconds limit) {
+  StuckPolicy policy(limit);
+  const std::chrono::milliseconds interval = std::clamp(limit / 4, kStuckShortest, kStuckLongest);
+  asio::steady_timer timer(io_);
+  for (;;) {
+    timer.expires_after(interval);
+    co_await timer.async_wait(asio::use_awaitable);
+    for (Worker& worker : workers_) {
+      const std::optional<ProcessStat> stat = read_stat(worker.pid);
+      const bool stuck =
+          policy.observe(worker.pid, stat ? stat->state : '\0', std::chrono::steady_clock::now());
+      if (!stuck || stopping_) continue;
+      worker.stuck = true;
+      condemn(worker, "in uninterruptible sleep for " + std::to_string(limit.count()) + " ms");
+    }
+  }
+}
+
+void LocalRunner::resize_terminals() {
+  for (const Worker& worker : workers_) {
+    if (match_terminal(worker.streams) && !reaper_.end_of(worker.pid)) ::kill(-worker.pid, SIGWINCH);
+  }
+}
+
 std::vector<WorkerFailure> LocalRunner::failures() {
   std::vector<WorkerFailure> failed;
   for (Worker& worker : workers_) {
-    const std::optional<ProcessEnd> end = reaper_.end_of(worker.pid);
-    if (end && !succeeded(end->status)) failed.push_back(failure_of(worker, *end));
+    std::optional<ProcessEnd> end = reaper_.end_of(worker.pid);
+    if (worker.condemned_end) {
+      // What counts is the moment, not what it did when it was told to end.
+      worker.condemned_end->status = end ? end->status : worker.condemned_end->status;
+      end = worker.condemned_end;
+    }
+    if (end && (worker.condemned_end || !succeeded(end->status))) failed.push_back(failure_of(worker, *end));
   }
   return failed;
 }

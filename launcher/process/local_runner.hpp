@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "launcher/agent/worker_spec.hpp"
+#include "launcher/health/timer_table.hpp"
 #include "launcher/process/log_layout.hpp"
 #include "launcher/process/reaper.hpp"
 #include "launcher/process/worker_runner.hpp"
 #include "launcher/process/worker_streams.hpp"
+#include "launcher/report/event_log.hpp"
 #include "rendezvous/async/deadline.hpp"
 #include "rendezvous/async/task_group.hpp"
 
@@ -25,7 +27,7 @@ class LocalRunner : public WorkerRunner {
  public:
   // All arguments outlive the runner.
   LocalRunner(asio::io_context& io, Reaper& reaper, const WorkerSpec& spec, const RunFolder& folder,
-              Consoles& consoles, RoundEnvironment round_environment);
+              Consoles& consoles, EventLog& events, RoundEnvironment round_environment);
   ~LocalRunner() override;
 
   void start(const Attempt& attempt) override;
@@ -33,6 +35,15 @@ class LocalRunner : public WorkerRunner {
   awaitable<void> stop(int signal, std::chrono::milliseconds grace) override;
   std::vector<WorkerFailure> failures() override;
   bool abandoned() const override { return abandoned_; }
+
+  // A process has overrun the time that it set itself: it gets its signal, and the worker that it is or
+  // descends from has failed. One that is none of ours, or gone, is left alone.
+  void end_overdue(const ExpiredTimer& expired);
+  // Until cancelled: a worker that is in uninterruptible sleep for `limit` has failed. Looks at them again
+  // and again, since the kernel does not tell.
+  awaitable<void> watch_stuck(std::chrono::milliseconds limit);
+  // Our own terminal has another size now: the workers' pseudo-terminals get it too, and they are told.
+  void resize_terminals();
 
  private:
   struct Worker {
@@ -43,10 +54,16 @@ class LocalRunner : public WorkerRunner {
     std::string error_file;
     WorkerStreams streams;
     bool alive_at_stop = false;
+    std::string condemned;  // why it has failed in our eyes, though it has not ended
+    bool stuck = false;
+    std::optional<ProcessEnd> condemned_end;  // for as long as it has no real one
   };
 
+  void open_filtered_logs(int attempt);
   void start_worker(const Attempt& attempt, const worker::WorkerEnv& env);
   void send(int signal);
+  void record_ends();
+  void condemn(Worker& worker, const std::string& why);
   WorkerFailure failure_of(Worker& worker, const ProcessEnd& end);
   bool workers_left() const;
   awaitable<bool> wait_until_gone(async::Deadline limit);
@@ -58,10 +75,13 @@ class LocalRunner : public WorkerRunner {
   const WorkerSpec& spec_;
   const RunFolder& folder_;
   Consoles& consoles_;
+  EventLog& events_;
   RoundEnvironment round_environment_;
   std::vector<std::string> environment_;  // inherited by the workers of the present attempt
+  FilteredLogs filtered_;  // of the attempt
   std::vector<Worker> workers_;
   bool stopping_ = false;
+  bool ends_recorded_ = false;
   bool abandoned_ = false;
   std::unique_ptr<async::TaskGroup> pumps_;  // last: its tasks refer to the workers' streams
 };

@@ -1,7 +1,9 @@
 #include "launcher/process/log_layout.hpp"
 
+#include <sys/stat.h>
+
 #include <cerrno>
-#include <cstdlib>
+#include <random>
 #include <system_error>
 
 namespace cpprun::launcher {
@@ -9,13 +11,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// mkdtemp makes the folder with mode 0700 and a name that no other run has.
-fs::path make_unique(const fs::path& prefix) {
-  std::string name = prefix.string() + "XXXXXX";
-  if (!::mkdtemp(name.data())) {
-    throw std::system_error(errno, std::generic_category(), "cannot make the log folder " + name);
-  }
-  return name;
+// As long as torchrun's, and of its letters.
+std::string random_suffix() {
+  static constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+  std::random_device device;
+  std::uniform_int_distribution<std::size_t> letter(0, sizeof kLetters - 2);
+  std::string text;
+  for (int i = 0; i < 8; ++i) text += kLetters[letter(device)];
+  return text;
 }
 
 // A run id is any text; a folder's name is not.
@@ -28,17 +31,23 @@ std::string folder_name(std::string run_id) {
 
 }  // namespace
 
-RunFolder RunFolder::create(const std::optional<std::string>& log_dir, const std::string& run_id) {
+RunFolder RunFolder::plan(const std::optional<std::string>& log_dir, const std::string& run_id) {
+  if (log_dir) return RunFolder(fs::path(*log_dir) / (folder_name(run_id) + "_" + random_suffix()), false);
   std::error_code error;
-  if (!log_dir) {
-    const fs::path temporary = fs::temp_directory_path(error);
-    if (error)
-      throw std::system_error(error, "the temporary folder (TMPDIR) cannot be used; set it or --log-dir");
-    return RunFolder(make_unique(temporary / "cpprun_"), true);
+  const fs::path temporary = fs::temp_directory_path(error);
+  if (error)
+    throw std::system_error(error, "the temporary folder (TMPDIR) cannot be used; set it or --log-dir");
+  return RunFolder(temporary / ("cpprun_" + random_suffix()), true);
+}
+
+void RunFolder::make() const {
+  if (!exists()) return;
+  std::error_code error;
+  if (!temporary_) fs::create_directories(path_.parent_path(), error);
+  if (error) throw std::system_error(error, "cannot make the log folder " + path_.parent_path().string());
+  if (::mkdir(path_.c_str(), 0700) != 0) {
+    throw std::system_error(errno, std::generic_category(), "cannot make the log folder " + path_.string());
   }
-  fs::create_directories(*log_dir, error);
-  if (error) throw std::system_error(error, "cannot make the log folder " + *log_dir);
-  return RunFolder(make_unique(fs::path(*log_dir) / (folder_name(run_id) + "_")), false);
 }
 
 void RunFolder::discard() const {

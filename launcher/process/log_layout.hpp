@@ -1,7 +1,7 @@
 // The folders and files of a run's logs, as torchrun lays them out:
 //
 //   <root>/<run id>_<8 random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json}
-//   <root>/<run id>_<8 random>/attempt_<n>/failure.json
+//   <root>/<run id>_<8 random>/attempt_<n>/{filtered_stdout.log,filtered_stderr.log,failure.json}
 #pragma once
 
 #include <filesystem>
@@ -10,18 +10,24 @@
 
 namespace cpprun::launcher {
 
-// The run's own folder (mode 0700), made once per agent. Unless the user named a log folder it lies under the
-// temporary folder and goes with a run that succeeds.
+// The run's own folder, one per agent. Unless the user named a log folder it lies under the temporary folder
+// and goes with a run that succeeds. Its name is chosen before it is made, so that whoever watches over the
+// maker can remove it.
 class RunFolder {
  public:
-  // `log_dir`: --log-dir, made with its parents if missing. Throws std::system_error naming the folder.
-  static RunFolder create(const std::optional<std::string>& log_dir, const std::string& run_id);
+  // Chooses the name, in `log_dir` (--log-dir) or the temporary folder; makes nothing. Throws
+  // std::system_error when there is no temporary folder.
+  static RunFolder plan(const std::optional<std::string>& log_dir, const std::string& run_id);
   // No folder at all (--log-dir /dev/null).
   static RunFolder none() { return RunFolder({}, false); }
 
   bool exists() const { return !path_.empty(); }
   bool temporary() const { return temporary_; }
   const std::filesystem::path& path() const { return path_; }
+
+  // Makes the folder (mode 0700), and the one that the user named with its parents. Throws std::system_error
+  // naming the folder; one that is already there is an error.
+  void make() const;
 
   // Removes a temporary folder; one that the user named stays.
   void discard() const;

@@ -42,6 +42,7 @@ OutputPump::OutputPump(asio::any_io_executor executor, PumpSpec spec)
       throw std::system_error(errno, std::generic_category(), "cannot open the log file " + spec_.file);
     }
   }
+  if (spec_.filtered) filter_.emplace(spec_.filtered->needles());
   show_done_ = !tee();
 }
 
@@ -58,10 +59,16 @@ asio::awaitable<void> OutputPump::read() {
         co_await source_.async_read_some(asio::buffer(buffer), asio::as_tuple(asio::use_awaitable));
     if (error) break;  // end of the pipe, or of the pseudo-terminal (EIO), or cancelled
     const std::string_view bytes(buffer.data(), n);
+    filter(bytes);
     co_await take(bytes);
   }
   last_ = {};
   if (file_failed_ && cutter_.has_open()) co_await show_open_line();
+  if (filter_) {
+    std::string last;
+    filter_->finish(spec_.prefix, last);
+    spec_.filtered->append(last);
+  }
   source_.close();
   read_done_ = true;
   progressed_.notify_all();
@@ -127,6 +134,13 @@ std::string_view OutputPump::bytes_at(std::uint64_t offset, std::vector<char>& b
 asio::awaitable<void> OutputPump::show_open_line() {
   const std::string open = spec_.prefix + cutter_.take_open();
   co_await spec_.console->write_lines(this, spec_.prefix.size(), open);
+}
+
+void OutputPump::filter(std::string_view bytes) {
+  if (!filter_) return;
+  std::string lines;
+  filter_->feed(bytes, spec_.prefix, lines);
+  spec_.filtered->append(lines);
 }
 
 void OutputPump::remember(std::string_view bytes) {

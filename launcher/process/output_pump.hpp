@@ -6,21 +6,25 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "launcher/process/console.hpp"
+#include "launcher/process/filtered_log.hpp"
 #include "launcher/process/line_cutter.hpp"
+#include "launcher/process/line_filter.hpp"
 #include "rendezvous/async/event.hpp"
 
 namespace cpprun::launcher {
 
 struct PumpSpec {
-  int source_fd = -1;          // owned by the pump; its end is the stream's end
-  std::string file;            // empty: no file. Made by the pump, truncated
-  Console* console = nullptr;  // null: not shown. Outlives the pump
-  std::string prefix;          // used where there is a file and a console (tee)
+  int source_fd = -1;               // owned by the pump; its end is the stream's end
+  std::string file;                 // empty: no file. Made by the pump, truncated
+  Console* console = nullptr;       // null: not shown. Outlives the pump
+  std::string prefix;               // used where there is a file and a console (tee)
+  FilteredLog* filtered = nullptr;  // gets the lines that it wants; null: none. Outlives the pump
 };
 
 // With a file, the file never waits for the console: a console that falls behind is fed from the file.
@@ -39,6 +43,8 @@ class OutputPump {
   boost::asio::awaitable<void> show();
 
   bool finished() const { return read_done_ && show_done_; }
+  // -1 once the stream has ended.
+  int source_fd() { return source_.is_open() ? source_.native_handle() : -1; }
   async::Event& progressed() { return progressed_; }
 
   // The last bytes of the stream, at most kTailBytes.
@@ -52,6 +58,7 @@ class OutputPump {
   // Bytes of the stream from `offset`, below in_file_, on: from memory where they were the last, else from
   // the file by way of `buffer`. Empty when the file has lost them. Valid until the caller waits.
   std::string_view bytes_at(std::uint64_t offset, std::vector<char>& buffer) const;
+  void filter(std::string_view bytes);
   void remember(std::string_view bytes);
   // How many of them the file took: all, unless it cannot be written any more.
   std::size_t append_to_file(std::string_view bytes);
@@ -65,6 +72,7 @@ class OutputPump {
   std::string tail_;           // of a stream without a file, or with one that could not be written
   LineCutter cutter_;
   bool file_failed_ = false;  // the file takes no more; the rest goes from read() to the console
+  std::optional<LineFilter> filter_;
   bool read_done_ = false;
   bool show_done_ = false;
 };

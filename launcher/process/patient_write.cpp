@@ -7,13 +7,6 @@
 #include <cerrno>
 
 namespace cpprun::launcher {
-namespace {
-
-// What a pipe takes without blocking whenever poll(2) calls it writable.
-constexpr std::size_t kPipeAtomic = 4096;
-
-}  // namespace
-
 std::size_t write_patiently(int fd, std::string_view text, std::chrono::milliseconds patience) {
   std::size_t done = 0;
   while (done < text.size()) {

@@ -4,21 +4,15 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <string>
 
 namespace cpprun::launcher {
 namespace {
-
-struct Stat {
-  char state;
-  pid_t parent;
-  pid_t group;
-};
 
 std::string read_small(const std::string& path) {
   std::string text;
@@ -29,18 +23,6 @@ std::string read_small(const std::string& path) {
   while ((n = ::read(fd, buffer, sizeof buffer)) > 0) text.append(buffer, static_cast<std::size_t>(n));
   ::close(fd);
   return text;
-}
-
-std::optional<Stat> read_stat(pid_t pid) {
-  const std::string text = read_small("/proc/" + std::to_string(pid) + "/stat");
-  // The command name stands in parentheses and may itself hold any character: what counts is the last one.
-  const std::size_t close = text.rfind(')');
-  if (close == std::string::npos) return std::nullopt;
-  Stat stat{};
-  if (std::sscanf(text.c_str() + close + 1, " %c %d %d", &stat.state, &stat.parent, &stat.group) != 3) {
-    return std::nullopt;
-  }
-  return stat;
 }
 
 // Children by the kernel's own list; nothing where the kernel was built without it.
@@ -78,13 +60,27 @@ std::multimap<pid_t, pid_t> scan_parents() {
   while (const dirent* entry = ::readdir(folder)) {
     const pid_t pid = static_cast<pid_t>(std::atol(entry->d_name));
     if (pid <= 0) continue;
-    if (const std::optional<Stat> stat = read_stat(pid)) by_parent.emplace(stat->parent, pid);
+    if (const std::optional<ProcessStat> stat = read_stat(pid)) by_parent.emplace(stat->parent, pid);
   }
   ::closedir(folder);
   return by_parent;
 }
 
 }  // namespace
+
+std::optional<ProcessStat> read_stat(pid_t pid) {
+  const std::string text = read_small("/proc/" + std::to_string(pid) + "/stat");
+  // The command name stands in parentheses and may itself hold any character: what counts is the last one.
+  const std::size_t close = text.rfind(')');
+  if (close == std::string::npos) return std::nullopt;
+  ProcessStat stat{};
+  const int fields =
+      std::sscanf(text.c_str() + close + 1,
+                  " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+                  &stat.state, &stat.parent, &stat.group, &stat.started);
+  if (fields != 4) return std::nullopt;
+  return stat;
+}
 
 std::vector<ProcessEntry> descendants(pid_t root) {
   std::vector<ProcessEntry> found;
@@ -102,7 +98,7 @@ std::vector<ProcessEntry> descendants(pid_t root) {
       for (auto entry = first; entry != last; ++entry) children.push_back(entry->second);
     }
     for (const pid_t child : children) {
-      const std::optional<Stat> stat = read_stat(child);
+      const std::optional<ProcessStat> stat = read_stat(child);
       if (!stat) continue;
       found.push_back({child, stat->group, stat->state == 'Z' || stat->state == 'X'});
       open.push_back(child);

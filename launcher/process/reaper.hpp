@@ -34,6 +34,9 @@ class Reaper {
   void forget(pid_t pid);
   std::optional<ProcessEnd> end_of(pid_t pid) const;
 
+  // The number of the latest collection.
+  std::uint64_t batch() const { return batch_; }
+
   // Notified whenever some child was collected.
   async::Event& collected() { return collected_; }
 

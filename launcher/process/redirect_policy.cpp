@@ -18,11 +18,12 @@ Streams parse_streams(const std::string& digit, const std::string& whole) {
   return {(bits & 1) != 0, (bits & 2) != 0};
 }
 
-StreamRoute route(bool redirect, bool tee, bool shown, bool files) {
+StreamRoute route(bool redirect, bool tee, bool shown, bool files, bool filters) {
   StreamRoute result;
   result.file = files && (redirect || tee);
   result.prefixed = files && tee;
   result.console = shown && (result.prefixed || !result.file);
+  result.filtered = result.prefixed && shown && filters;
   return result;
 }
 
@@ -53,8 +54,8 @@ WorkerRoutes routes_of(const RedirectPolicy& policy, int local_rank) {
   const Streams redirects = policy.redirects.of(local_rank);
   const Streams tee = policy.tee.of(local_rank);
   const bool shown = policy.shown_ranks.empty() || policy.shown_ranks.count(local_rank) != 0;
-  return {route(redirects.out, tee.out, shown, policy.files),
-          route(redirects.err, tee.err, shown, policy.files)};
+  return {route(redirects.out, tee.out, shown, policy.files, !policy.out_filters.empty()),
+          route(redirects.err, tee.err, shown, policy.files, !policy.err_filters.empty())};
 }
 
 std::string line_prefix(const std::string& prefix_template, const PrefixValues& values) {

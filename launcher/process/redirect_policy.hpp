@@ -5,6 +5,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace cpprun::launcher {
 
@@ -31,6 +32,7 @@ struct StreamRoute {
   bool file = false;      // written to its log file
   bool console = false;   // shown on the agent's own stream
   bool prefixed = false;  // shown line by line, each with the prefix
+  bool filtered = false;  // lines that the user's filters want go to the filtered log too
 };
 struct WorkerRoutes {
   StreamRoute out;
@@ -41,7 +43,10 @@ struct RedirectPolicy {
   StreamSelection redirects;
   StreamSelection tee;
   std::set<int> shown_ranks;  // local ranks shown on the console; empty: all
-  bool files = true;          // false (--log-dir /dev/null): nothing is redirected
+  std::vector<std::string>
+      out_filters;  // lines of teed, shown streams that contain one go to the filtered log
+  std::vector<std::string> err_filters;
+  bool files = true;  // false (--log-dir /dev/null): nothing is redirected
 };
 
 WorkerRoutes routes_of(const RedirectPolicy& policy, int local_rank);

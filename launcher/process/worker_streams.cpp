@@ -62,8 +62,8 @@ FileDescriptor open_for_writing(const std::string& path) {
 }
 
 WorkerStream open_stream(const boost::asio::any_io_executor& executor, const StreamRoute& route,
-                         bool keep_tail, const std::string& file, const std::string& prefix,
-                         Console& console) {
+                         bool keep_tail, const std::string& file, const std::string& prefix, Console& console,
+                         FilteredLog* filtered) {
   WorkerStream stream;
   if (route.file) stream.file = file;
   if (route.file && !route.console) {
@@ -77,8 +77,10 @@ WorkerStream open_stream(const boost::asio::any_io_executor& executor, const Str
   const bool terminal = !route.file && route.console && console.is_terminal();
   Channel channel = terminal ? open_pseudo_terminal() : open_pipe();
   stream.child_end = std::move(channel.child_end);
+  stream.terminal = terminal;
   stream.pump = std::make_unique<OutputPump>(
-      executor, PumpSpec{channel.source, stream.file, route.console ? &console : nullptr, prefix});
+      executor, PumpSpec{channel.source, stream.file, route.console ? &console : nullptr, prefix,
+                         route.filtered ? filtered : nullptr});
   return stream;
 }
 
@@ -96,11 +98,25 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
 }
 
 WorkerStreams open_streams(const boost::asio::any_io_executor& executor, const WorkerRoutes& routes,
-                           const std::string& rank_folder, const std::string& prefix, Consoles& consoles) {
+                           const std::string& rank_folder, const std::string& prefix, Consoles& consoles,
+                           const FilteredLogs& filtered) {
   WorkerStreams streams;
-  streams.out = open_stream(executor, routes.out, false, rank_folder + "/stdout.log", prefix, consoles.out);
-  streams.err = open_stream(executor, routes.err, true, rank_folder + "/stderr.log", prefix, consoles.err);
+  streams.out = open_stream(executor, routes.out, false, rank_folder + "/stdout.log", prefix, consoles.out,
+                            filtered.out.get());
+  streams.err = open_stream(executor, routes.err, true, rank_folder + "/stderr.log", prefix, consoles.err,
+                            filtered.err.get());
   return streams;
+}
+
+bool match_terminal(const WorkerStreams& streams) {
+  winsize size{};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) return false;
+  bool matched = false;
+  for (const WorkerStream* stream : {&streams.out, &streams.err}) {
+    if (!stream->terminal || !stream->pump || stream->pump->source_fd() < 0) continue;
+    matched = ::ioctl(stream->pump->source_fd(), TIOCSWINSZ, &size) == 0 || matched;
+  }
+  return matched;
 }
 
 std::string tail_of(const WorkerStream& stream) {

@@ -15,6 +15,12 @@ struct Consoles {
   Console err;
 };
 
+// Null where there is no such filter.
+struct FilteredLogs {
+  std::unique_ptr<FilteredLog> out;
+  std::unique_ptr<FilteredLog> err;
+};
+
 // An open file that closes with its owner.
 class FileDescriptor {
  public:
@@ -34,6 +40,7 @@ struct WorkerStream {
   FileDescriptor child_end;          // what the worker gets; invalid: the agent's own stream
   std::unique_ptr<OutputPump> pump;  // null where the worker writes to the file or stream itself
   std::string file;                  // the log file, if there is one
+  bool terminal = false;             // the worker's end is a pseudo-terminal
 };
 
 struct WorkerStreams {
@@ -45,7 +52,11 @@ struct WorkerStreams {
 // stream passes through a pump: tee'd ones, and stderr always, so that a failure report can quote it. A shown
 // stderr is a pseudo-terminal where the agent's own is a terminal. Throws std::system_error naming the file.
 WorkerStreams open_streams(const boost::asio::any_io_executor& executor, const WorkerRoutes& routes,
-                           const std::string& rank_folder, const std::string& prefix, Consoles& consoles);
+                           const std::string& rank_folder, const std::string& prefix, Consoles& consoles,
+                           const FilteredLogs& filtered);
+
+// Gives streams that are pseudo-terminals the size of our own stderr; false where there is none.
+bool match_terminal(const WorkerStreams& streams);
 
 // The last bytes of the stream, from the pump or the file.
 std::string tail_of(const WorkerStream& stream);

@@ -57,7 +57,8 @@ std::string indented(const std::string& text) {
 }
 
 std::string traceback(const WorkerFailure& failure) {
-  if (failure.record && !failure.record->callstack.empty()) return indented(failure.record->callstack);
+  if (failure.condemned.empty() && failure.record && !failure.record->callstack.empty())
+    return indented(failure.record->callstack);
   return indented(failure_message(failure));
 }
 
@@ -69,16 +70,26 @@ std::string exit_code_text(const WorkerFailure& failure) {
   return std::to_string(-signal) + pid + "(" + signal_name(signal) + ")";
 }
 
+void append_field(std::string& text, const char* name, const std::string& value) {
+  text += "  ";
+  text += name;
+  text += value;
+  text += '\n';
+}
+
 void append_failure(std::string& text, std::size_t index, const WorkerFailure& failure,
                     const std::string& host) {
-  text += "[" + std::to_string(index) + "]:\n";
-  text += "  time      : " + local_time(failure.when) + "\n";
-  text += "  host      : " + host + "\n";
-  text += "  rank      : " + std::to_string(failure.ranks.global) +
-          " (local_rank: " + std::to_string(failure.ranks.local) + ")\n";
-  text += "  exitcode  : " + exit_code_text(failure) + "\n";
-  text += "  error_file: " + (failure.error_file.empty() ? "<N/A>" : failure.error_file) + "\n";
-  text += "  traceback : " + traceback(failure) + "\n";
+  text += '[';
+  text += std::to_string(index);
+  text += "]:\n";
+  append_field(text, "time      : ", local_time(failure.when));
+  append_field(text, "host      : ", host);
+  append_field(
+      text, "rank      : ",
+      std::to_string(failure.ranks.global) + " (local_rank: " + std::to_string(failure.ranks.local) + ")");
+  append_field(text, "exitcode  : ", exit_code_text(failure));
+  append_field(text, "error_file: ", failure.error_file.empty() ? "<N/A>" : failure.error_file);
+  append_field(text, "traceback : ", traceback(failure));
 }
 
 std::string root_text(const FailureReport& report, const WorkerFailure& root) {
@@ -155,8 +166,15 @@ bool refused_configuration(const WorkerFailure& failure) {
   return exited && exited->code == 2 && failure.record && failure.record->error_code == 2;
 }
 
+std::string why_no_restart(const WorkerFailure& failure) {
+  if (refused_configuration(failure)) return "its configuration is wrong";
+  if (failure.stuck) return "the kernel holds it";
+  return "";
+}
+
 std::string failure_class(const WorkerFailure& failure) {
   if (failure.exec_error != 0) return "exec";
+  if (!failure.condemned.empty()) return "hang";
   if (failure.record) return "exception";
   return std::holds_alternative<Signaled>(failure.status) ? "signal" : "exit";
 }
@@ -165,6 +183,7 @@ std::string failure_message(const WorkerFailure& failure) {
   if (failure.exec_error != 0) {
     return "the program could not be executed: " + std::generic_category().message(failure.exec_error);
   }
+  if (!failure.condemned.empty()) return failure.condemned;
   if (failure.record) return failure.record->message;
   if (const Signaled* signaled = std::get_if<Signaled>(&failure.status)) {
     return "Signal " + std::to_string(signaled->signal) + " (" + signal_name(signaled->signal) +
@@ -178,7 +197,7 @@ std::string failure_message(const WorkerFailure& failure) {
 std::string summary(const WorkerFailure& failure) {
   return "rank " + std::to_string(failure.ranks.global) + " (local_rank " +
          std::to_string(failure.ranks.local) + ", pid " + std::to_string(failure.pid) +
-         "): " + describe(failure.status);
+         "): " + (failure.condemned.empty() ? describe(failure.status) : failure.condemned);
 }
 
 std::string to_text(const FailureReport& report) {

@@ -21,6 +21,8 @@ struct WorkerFailure {
   ExitStatus status;
   int exec_error = 0;             // errno of a failed exec, else 0
   bool stopped_by_agent = false;  // ended after the agent had told it to
+  std::string condemned;          // why the agent counted it as failed; empty: it failed by itself
+  bool stuck = false;             // condemned for its uninterruptible sleep
   std::chrono::system_clock::time_point when;
   std::uint64_t batch = 0;  // noticed together with others of the same number
   std::optional<worker::ErrorRecord> record;
@@ -60,7 +62,11 @@ const WorkerFailure& root_cause(const std::vector<WorkerFailure>& failures);
 // The worker recorded that its configuration is wrong (exit code 2): starting it again would not help.
 bool refused_configuration(const WorkerFailure& failure);
 
-// "exception" (the worker recorded one), "signal", "exec" (the program could not be started), "exit".
+// Why starting the workers again would not help after this failure; empty where it may.
+std::string why_no_restart(const WorkerFailure& failure);
+
+// "hang" (the agent ended it: a timer of its own ran out, or it was stuck in the kernel), "exception" (the
+// worker recorded one), "signal", "exec" (the program could not be started), "exit".
 std::string failure_class(const WorkerFailure& failure);
 
 // One line: what happened, in the worker's own words where it left some.

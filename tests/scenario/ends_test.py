@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import subprocess
+import stat
 import unittest
 
 from harness import CPPRUN, ScenarioTest, children, until
@@ -96,6 +97,51 @@ class Report(ScenarioTest):
         cause = json.loads(self.read("tmp", run, "attempt_0", "failure.json"))["root_cause"]
         self.assertEqual((cause["class"], cause["message"]), ("exception", "ValueError: bad shape"))
         self.assertEqual(os.stat(self.path("tmp", run)).st_mode & 0o777, 0o700)
+
+    def test_own_error_file(self):
+        """cpprun is itself a worker of something that named an error file."""
+        own = self.path("own.json")
+
+        def run(*arguments, **options):
+            return self.run_to_end("--log-dir=logs", *arguments, env={"TORCHELASTIC_ERROR_FILE": own}, **options)
+
+        def left():
+            with open(own) as f:
+                content = json.load(f)["message"]
+            os.remove(own)
+            return content
+        recorded = ('echo "{\\"message\\": {\\"message\\": \\"E: x\\", \\"extraInfo\\": {\\"py_callstack\\": \\"here\\", '
+                    '\\"timestamp\\": \\"17\\"}}}" > $TORCHELASTIC_ERROR_FILE; ')
+        self.write("own.json", "old")
+        self.assertEqual(run("--no-python", "bash", "-c", recorded + "exit 7").code, 1)
+        self.assertEqual(left(), {"message": "E: x", "extraInfo": {"py_callstack": "here", "timestamp": "17"}, "errorCode": 7})
+        self.assertEqual(run("--no-python", "bash", "-c", recorded + "kill -KILL $$").code, 1)
+        self.assertEqual(left()["errorCode"], -9)
+        self.assertEqual(run("--no-python", "bash", "-c", "exit 7").code, 1)  # the worker left nothing
+        self.assertFalse(os.path.exists(own))
+        self.assertEqual(run("--no-python", "bash", "-c", recorded).code, 0)
+        self.assertFalse(os.path.exists(own))
+        for code, kind, arguments in ((2, "UsageError: ", ["--nnodes=x", "true"]), (2, "UsageError: ", ["./missing"]),
+                                      (2, "UsageError: ", ["--log-dir=own.json/x", "--no-python", "true"])):
+            if arguments[0].startswith("--log-dir"):
+                self.write("own.json", "")
+            self.assertEqual(run(*arguments).code, code)
+            message = left()
+            self.assertTrue(message["message"].startswith(kind), message)
+            self.assertEqual(message["errorCode"], code)
+            self.assertRegex(message["extraInfo"]["timestamp"], r"^\d{10}$")
+        job = self.start("--no-python", "bash", "-c", "touch $CASE/up; exec sleep 300", env={"TORCHELASTIC_ERROR_FILE": own})
+        self.wait_for_files("up")
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.end(), 128 + signal.SIGTERM)
+        self.assertEqual(left()["message"], "Signal: cpprun was stopped by SIGTERM")
+
+    def test_own_error_file_that_is_no_file_is_left_alone(self):
+        os.mkfifo(self.path("own"))
+        job = self.run_to_end("--nnodes=x", "true", env={"TORCHELASTIC_ERROR_FILE": self.path("own")})
+        self.assertEqual(job.code, 2)
+        self.assertIn("is no regular file", job.err)
+        self.assertTrue(stat.S_ISFIFO(os.stat(self.path("own")).st_mode))
 
     def test_error_file_that_is_no_file(self):
         for make in ("mkfifo $TORCHELASTIC_ERROR_FILE", "mkdir $TORCHELASTIC_ERROR_FILE",
@@ -321,9 +367,8 @@ class Orphans(ScenarioTest):
         self.script("tree.sh", TREE)
         for i in range(30):
             job = self.start("--nproc-per-node=2", "./tree.sh")
-            # From the agent alone to the full tree: the number of processes is the clock.
-            # At least guardian and agent: killed before it forks, cpprun is alone and leaves its temporary folder.
-            wanted = max(1, (i * 2) % (2 + 2 * (TREE_SIZE - 1)))
+            # From before there is an agent to the full tree: the number of processes is the clock.
+            wanted = (i * 2) % (2 + 2 * (TREE_SIZE - 1))
             self.assertTrue(until(lambda: len(job.alive()) > wanted), f"{len(job.alive())} processes, code {job.process.poll()}")
             victims = [job.pid] if i % 2 else (children(job.pid) or [job.pid])
             os.kill(victims[0], signal.SIGKILL)

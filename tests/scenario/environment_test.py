@@ -46,6 +46,51 @@ class Environment(ScenarioTest):
         self.assertEqual(env["RANK"], "0")
         self.assertNotIn("OMP_NUM_THREADS", env)
 
+    def test_virtual_local_rank(self):
+        job = self.run_to_end("--nproc-per-node=2", "--virtual-local-rank", "--log-dir=logs", "-t1",
+                              self.script("w.sh", DUMP + "echo $1"), "${local_rank}",
+                              env={"CUDA_VISIBLE_DEVICES": "4, 6", "LOCAL_RANK": "9"})
+        self.assertEqual(job.code, 0, job.err)
+        for rank in (0, 1):
+            env = self.environment_of(rank)
+            self.assertEqual((env["LOCAL_RANK"], env["LOCAL_WORLD_SIZE"], env["CUDA_VISIBLE_DEVICES"]),
+                             ("0", "2", ("4", "6")[rank]))
+            self.assertIn(f"/attempt_0/{rank}/error.json", env["TORCHELASTIC_ERROR_FILE"])
+        self.assertEqual(sorted(job.out.splitlines()), ["[default0]:0", "[default1]:1"])  # the real local rank
+        job = self.run_to_end("--virtual-local-rank", "./w.sh", env={"HIP_VISIBLE_DEVICES": "3"})
+        env = self.environment_of(0)
+        self.assertEqual((env["HIP_VISIBLE_DEVICES"], env["CUDA_VISIBLE_DEVICES"]), ("3", "3"))
+
+    def test_numa_binding(self):
+        """On this machine, whatever it is: within our own CPUs, and apart where asked for."""
+        self.script("w.sh", "grep Cpus_allowed_list /proc/self/status > $CASE/cpus.$RANK")
+
+        def cpus(rank):
+            numbers = set()
+            for part in self.read(f"cpus.{rank}").split()[1].split(","):
+                first, _, last = part.partition("-")
+                numbers |= set(range(int(first), int(last or first) + 1))
+            return numbers
+        own = os.sched_getaffinity(0)
+        one = min(own)
+        for mode in ("node", "socket", "core-complex"):
+            job = self.run_to_end("--nproc-per-node=2", f"--numa-binding={mode}", "./w.sh")
+            self.assertEqual(job.code, 0, job.err)
+            for rank in (0, 1):
+                self.assertTrue(cpus(rank) and cpus(rank) <= own, f"{mode} {cpus(rank)} {own}")
+            job = self.run_to_end("--numa-binding", mode, "./w.sh", wrap=("taskset", "-c", str(one)))
+            self.assertEqual(cpus(0), {one}, job.err)
+        with open(f"/sys/devices/system/cpu/cpu{one}/topology/thread_siblings_list") as f:
+            siblings = f.read().strip()
+        job = self.run_to_end("--nproc-per-node=2", "--numa-binding=exclusive", "./w.sh", wrap=("taskset", "-c", siblings))
+        self.assertEqual(job.code, 2, job.err)  # one core cannot be had by two
+        self.assertIn("has 1 physical core that cpprun may use, too few for 2 workers", job.err)
+        self.assert_tmp_empty()
+        if len(own) > 1 and siblings == str(one):
+            job = self.run_to_end("--nproc-per-node=2", "--numa-binding=exclusive", "./w.sh")
+            self.assertEqual(job.code, 0, job.err)
+            self.assertTrue(cpus(0) and cpus(1) and not cpus(0) & cpus(1), (cpus(0), cpus(1)))
+
     def test_restart_count_and_fresh_port_stays(self):
         job = self.run_to_end("--max-restarts=1", self.script("w.sh", DUMP + "[ $TORCHELASTIC_RESTART_COUNT = 1 ]"))
         self.assertEqual(job.code, 0, job.err)

@@ -18,7 +18,7 @@ CPPRUN = os.path.join(BIN, "cpprun")
 LIMIT = 60.0  # seconds that anything here may take before it counts as hung
 
 _OURS = ("PET_", "TORCHELASTIC", "TORCH_ELASTIC", "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_",
-         "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "LOGLEVEL", "PYTHON_EXEC", "VIRTUAL_ENV", "CONDA_PREFIX")
+         "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "LOGLEVEL", "PYTHON_EXEC", "VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def until(condition, limit=LIMIT):

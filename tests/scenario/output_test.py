@@ -1,7 +1,10 @@
 """What workers write reaches the console and the log files: whole, in time, and never mixed within a line."""
+import fcntl
 import os
 import pty
 import signal
+import struct
+import termios
 import threading
 import unittest
 
@@ -50,6 +53,27 @@ class Redirects(ScenarioTest):
                 self.assertEqual(f.read(), "hello\n")
         job = self.run_to_end("--nproc-per-node=2", "--local-ranks-filter=0", "./w.sh")
         self.assertEqual(job.out, "hello\n")
+
+    def test_lines_that_the_filters_want_are_written_twice(self):
+        self.script("w.sh", "echo loss $RANK; echo other $RANK; printf 'los'; printf 's, end %s' $RANK; "
+                            "echo loss in err $RANK >&2; echo a,b >&2")
+        job = self.run_to_end("--nproc-per-node=3", "-t", "0:3,1:3,2:2", "--log-dir=logs", "--local-ranks-filter=0,2",
+                              "--duplicate-stdout-filters=loss,nope", "--duplicate_stderr_filters", "a,,b", "./w.sh")
+        self.assertEqual(job.code, 0, job.err)
+        # Rank 1 is not shown, and stdout of rank 2 is not teed.
+        self.assertEqual(self.read(self.logs("filtered_stdout.log")), "[default0]:loss 0\n[default0]:loss, end 0\n")
+        self.assertEqual(sorted(self.read(self.logs("filtered_stderr.log")).splitlines()),
+                         ["[default0]:a,b", "[default2]:a,b"])
+        self.assertEqual(self.read(self.logs("0", "stdout.log")), "loss 0\nother 0\nloss, end 0")
+
+    def test_filtered_lines_of_many_workers_are_whole(self):
+        self.script("w.sh", "for i in $(seq 3000); do echo $RANK:$RANK:$RANK:$i; done")
+        job = self.run_to_end("--nproc-per-node=3", "-t1", "--log-dir=logs", "--duplicate-stdout-filters=:", "./w.sh",
+                              env={"PET_DUPLICATE_STDERR_FILTERS": ""})
+        self.assertEqual(job.code, 0, job.err)
+        lines = self.read(self.logs("filtered_stdout.log")).splitlines()
+        self.assertEqual(sorted(lines), sorted(f"[default{r}]:{r}:{r}:{r}:{i}" for r in range(3) for i in range(1, 3001)))
+        self.assertFalse(os.path.exists(self.logs("filtered_stderr.log")))  # an empty list is none
 
     def test_partial_line_shows_before_it_ends(self):
         self.script("w.sh", "printf 'Password: '; until [ -e $CASE/go ]; do sleep 0.01; done; echo ok")
@@ -139,6 +163,35 @@ class Terminal(ScenarioTest):
         text = seen.decode()
         self.assertIn("yes", text)
         self.assertIn("    yes", text)  # and quoted by the report
+
+    def test_a_resized_terminal_resizes_those_of_the_workers(self):
+        main, side = pty.openpty()
+
+        def resize(rows, columns):
+            fcntl.ioctl(main, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+        resize(30, 90)
+        self.script("w.sh", "trap 'stty size <&2 > $CASE/new.$RANK; exit 0' WINCH\nstty size <&2 > $CASE/old.$RANK\n"
+                            "touch $CASE/up.$RANK\nwhile :; do sleep 300 & wait $!; done")
+        job = self.start("--nproc-per-node=2", "./w.sh", stderr=side)
+        self.wait_for_files("up.0", "up.1")
+        resize(40, 132)
+        job.signal(signal.SIGWINCH)  # as the kernel does for the terminal's foreground group
+        reader = threading.Thread(target=self.drain, args=(main,))
+        os.close(side)
+        reader.start()
+        self.assertEqual(job.end(), 0)
+        reader.join()
+        os.close(main)
+        for rank in "01":
+            self.assertEqual((self.read("old." + rank), self.read("new." + rank)), ("30 90\n", "40 132\n"))
+
+    @staticmethod
+    def drain(fd):
+        try:
+            while os.read(fd, 4096):
+                pass
+        except OSError:
+            pass
 
     def test_interrupt_from_the_terminal(self):
         """Ctrl-C in a terminal reaches cpprun's group; workers have their own session and get it once."""

@@ -95,9 +95,14 @@ class Refused(ScenarioTest):
                 ("--redirects", "4", "neither 0 (none)"), ("--tee", "0:9", "neither 0 (none)"),
                 ("--shutdown-timeout", "-3", "from 0"), ("--signals-to-handle", "SIGNOPE", "signal"),
                 ("--signals-to-handle", "SIGKILL", "signal"), ("--local-ranks-filter", "a", "whole number"),
+                ("--event-log-handler", "kafka", "null, console, dynamic_rendezvous and file:PATH"),
+                ("--numa-binding", "nodes", "node, socket, exclusive or core-complex"),
                 ("--node-rank", "x", "whole number")):
             self.refused(sentence, f"{option}={value}", *true)
             self.refused(option, option, value, *true)
+        self.refused("CUDA_VISIBLE_DEVICES='5' names 1 device, too few", "--virtual-local-rank", "--nproc-per-node=2",
+                     *true, env={"CUDA_VISIBLE_DEVICES": "5"})
+        self.refused("need log files", "--log-dir=/dev/null", "--duplicate-stderr-filters=x", *true)
         self.refused("lacks its port", "--rdzv-endpoint=host", *true)
         self.refused("no port", "--rdzv-backend=c10d", "--rdzv-endpoint=h:99999", *true)
         self.refused("--max-restarts", *true, env={"PET_MAX_RESTARTS": "yes"})

@@ -54,6 +54,19 @@ TEST(RootCause, AtTheSameMomentTheEarlierRecordComesFirst) {
   EXPECT_EQ(root_of({failure(0, Exited{1}, 1), failure(1, Exited{1}, 1)}), 0);
 }
 
+TEST(FailureReport, AWorkerThatTheAgentCondemned) {
+  WorkerFailure hung = failure(0, Signaled{SIGKILL}, 1);
+  hung.condemned = "the timer 'x' ran out";
+  hung.record = worker::ErrorRecord{"m", "stack", 0, std::nullopt};
+  EXPECT_EQ(failure_class(hung), "hang");
+  EXPECT_EQ(failure_message(hung), "the timer 'x' ran out");
+  EXPECT_EQ(summary(hung), "rank 4 (local_rank 0, pid 100): the timer 'x' ran out");
+  EXPECT_EQ(why_no_restart(hung), "");
+  hung.stuck = true;
+  EXPECT_EQ(why_no_restart(hung), "the kernel holds it");
+  EXPECT_THAT(to_text(report({hung})), HasSubstr("traceback : the timer 'x' ran out"));
+}
+
 TEST(FailureReport, OnlyAWorkerThatSaysSoRefusedItsConfiguration) {
   WorkerFailure refused = failure(0, Exited{2}, 1);
   EXPECT_FALSE(refused_configuration(refused));  // exit code 2 alone means nothing

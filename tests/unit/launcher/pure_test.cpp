@@ -151,7 +151,10 @@ TEST(RedirectPolicy, Routes) {
            RouteCase{"1", "0", false, true, true, false, false},
            RouteCase{"3", "3", true, false, false, true, false},
        }) {
-    RedirectPolicy policy{StreamSelection::parse(c.redirects), StreamSelection::parse(c.tee), {}, c.files};
+    RedirectPolicy policy;
+    policy.redirects = StreamSelection::parse(c.redirects);
+    policy.tee = StreamSelection::parse(c.tee);
+    policy.files = c.files;
     if (!c.shown) policy.shown_ranks = {7};
     const StreamRoute route = routes_of(policy, 0).out;
     const std::string where = std::string(c.redirects) + c.tee + (c.shown ? " shown" : " hidden");
@@ -189,6 +192,9 @@ TEST(RestartPolicy, Table) {
   EXPECT_TRUE(again.charge_budget);
   EXPECT_THAT(again.reason, HasSubstr("rank 1 failed"));
   EXPECT_EQ(decide_restart(failed, 0).next, Next::Fail);
+  const RestartDecision never = decide_restart(GroupFailed{"rank 1 failed", "the kernel holds it"}, 3);
+  EXPECT_EQ(never.next, Next::Fail);
+  EXPECT_THAT(never.reason, HasSubstr("rank 1 failed; the kernel holds it, so it is not restarted"));
   EXPECT_EQ(decide_restart(StopRequested{SIGTERM}, 3).next, Next::Stop);
   EXPECT_EQ(decide_restart(rendezvous::NodeLost{"node 1"}, 1).next, Next::Restart);
   EXPECT_EQ(decide_restart(rendezvous::NodeLost{"node 1"}, 0).next, Next::Fail);
