@@ -5,7 +5,7 @@
 #   scripts/setup.sh [--no-torch] [--tests] [--checks]
 #
 #   (nothing)    Debian packages, and in .venv the part of the LibTorch wheel that C++ workers need
-#                (1.3 GB; the complete wheel, 5.3 GB, where there is an NVIDIA GPU)
+#                (1.3 GB; the complete wheel, 5.4 GB, where there is an NVIDIA GPU)
 #   --tests      the complete wheel everywhere: the tests also run Python scripts and torchrun
 #   --no-torch   Debian packages only: the launcher half needs no LibTorch
 #   --checks     also the linters that scripts/check.sh runs
