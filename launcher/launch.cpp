@@ -6,10 +6,12 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
 #include "launcher/agent/agent.hpp"
+#include "launcher/dry_run.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/local_runner.hpp"
 #include "launcher/process/patient_write.hpp"
@@ -40,6 +42,22 @@ WorkerCommand find_command_here(const LaunchConfig& config) {
                                std::getenv("CONDA_PREFIX"), own_folder()});
 }
 
+std::vector<std::string> own_environment() {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry; ++entry) entries.emplace_back(*entry);
+  return entries;
+}
+
+// Where AMD's variable is in use it says the same: the two together would be taken for a choice of a choice.
+void show_gpus(const std::vector<int>& gpus) {
+  std::string list;
+  for (const int gpu : gpus) list += (list.empty() ? "" : ",") + std::to_string(gpu);
+  ::setenv("CUDA_VISIBLE_DEVICES", list.c_str(), 1);
+  if (const char* amd = std::getenv("HIP_VISIBLE_DEVICES"); amd && *amd) {
+    ::setenv("HIP_VISIBLE_DEVICES", list.c_str(), 1);
+  }
+}
+
 // What every worker inherits: our own environment, and the defaults that torchrun adds to it.
 std::vector<std::string> worker_environment(const LaunchConfig& config) {
   if (config.nproc_per_node > 1 && !std::getenv("OMP_NUM_THREADS")) {
@@ -49,9 +67,8 @@ std::vector<std::string> worker_environment(const LaunchConfig& config) {
   }
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
   ::setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", config.signals_text.c_str(), 1);
-  std::vector<std::string> entries;
-  for (char** entry = environ; *entry; ++entry) entries.emplace_back(*entry);
-  return entries;
+  if (!config.gpus.empty()) show_gpus(config.gpus);
+  return own_environment();
 }
 
 WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
@@ -169,6 +186,17 @@ RunFolder make_run_folder(const LaunchConfig& config) {
   }
 }
 
+int print_dry_run(const LaunchConfig& config, const WorkerCommand& command) {
+  std::error_code unknown;
+  DryRun plan;
+  plan.inherited = own_environment();
+  plan.spec = worker_spec(config, command, {});
+  plan.folder = std::filesystem::current_path(unknown).string();
+  plan.temporary_folder = std::filesystem::temp_directory_path(unknown).string();
+  std::fputs(to_text(plan, config).c_str(), stdout);
+  return std::fflush(stdout) == 0 ? kGood : kSystemRefused;
+}
+
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RunFolder& folder,
                       const AgentSeat& seat) {
   bool keep_logs = false;
@@ -194,6 +222,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
 
 int launch(const LaunchConfig& config) {
   const WorkerCommand command = find_command_here(config);
+  if (config.dry_run) return print_dry_run(config, command);
   const RunFolder folder = make_run_folder(config);
   spdlog::info("{}{}", describe(config),
                command.interpreter.empty() ? "" : ", Python " + command.interpreter);

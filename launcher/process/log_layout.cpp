@@ -18,15 +18,14 @@ fs::path make_unique(const fs::path& prefix) {
   return name;
 }
 
-// A run id is any text; a folder's name is not.
+}  // namespace
+
 std::string folder_name(std::string run_id) {
   for (char& c : run_id) {
     if (c == '/' || c == '\0') c = '_';
   }
   return run_id.substr(0, 200);
 }
-
-}  // namespace
 
 RunFolder RunFolder::create(const std::optional<std::string>& log_dir, const std::string& run_id) {
   std::error_code error;
