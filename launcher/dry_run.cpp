@@ -38,7 +38,9 @@ std::string rendezvous_line(const LaunchConfig& config) {
   text += config.rdzv_backend == "static" ? " at " + config.master_addr + ":" + port
                                           : " at " + config.rdzv_endpoint;
   if (config.local_addr) text += ", this node is " + *config.local_addr;
-  for (const auto& [key, value] : config.rdzv_settings) text += ", " + key + "=" + value;
+  for (const auto& [key, value] : config.rdzv_settings) {
+    text.append(", ").append(key).append("=").append(value);
+  }
   return text;
 }
 
