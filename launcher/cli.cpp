@@ -1,12 +1,15 @@
 #include "launcher/cli.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <map>
 #include <random>
 
+#include "launcher/cli_options.hpp"
+#include "launcher/completion.hpp"
 #include "launcher/device_count.hpp"
+#include "launcher/help_text.hpp"
 #include "launcher/process/exit_status.hpp"
 #include "launcher/process/line_filter.hpp"
 #include "launcher/text.hpp"
@@ -16,202 +19,12 @@ namespace {
 
 constexpr std::uint16_t kDefaultMasterPort = 29500;
 constexpr std::uint16_t kDefaultRendezvousPort = 29400;
+// What --shutdown-timeout falls back on.
+constexpr const char* kShutdownTimeout = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
 constexpr int kMostWorkers = 10'000;  // of one node; more is a slip of the keyboard
 
-// Options as text: what they mean is decided below, so that each refusal can be a sentence.
-struct RawOptions {
-  std::string nnodes = "1:1";
-  std::string nproc_per_node = "1";
-  std::string role = "default";
-  bool virtual_local_rank = false;
-  std::string numa_binding;
-  bool standalone = false;
-  std::string rdzv_backend = "static";
-  std::string rdzv_endpoint;
-  std::string rdzv_id = "none";
-  std::string rdzv_conf;
-  std::string node_rank = "0";
-  std::string master_addr = "127.0.0.1";
-  std::string master_port;
-  std::string local_addr;
-  bool module = false;
-  bool no_python = false;
-  bool run_path = false;
-  std::string max_restarts = "0";
-  std::string monitor_interval = "0.1";
-  std::string start_method = "spawn";
-  std::string shutdown_timeout;
-  std::string signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
-  std::string log_dir;
-  std::string redirects = "0";
-  std::string tee = "0";
-  std::string prefix_template;
-  std::string local_ranks_filter;
-  std::string event_log_handler = "null";
-  std::string duplicate_stdout_filters;
-  std::string duplicate_stderr_filters;
-};
-
-std::string variable_of(const std::string& long_name) {
-  std::string name = "PET_";
-  for (const char c : long_name.substr(2)) {
-    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  }
-  return name;
-}
-
-class HelpFormatter : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: cpprun [options] program [arguments...]\n";
-  }
-};
-
-class Options {
- public:
-  Options()
-      : app_("Runs one worker per GPU or CPU slot, watches them, and restarts them together.", "cpprun") {
-    app_.formatter(std::make_shared<HelpFormatter>());
-    app_.set_version_flag("--version", CPPRUN_VERSION);
-    app_.get_formatter()->column_width(40);
-    add_nodes_and_workers();
-    add_rendezvous();
-    add_program();
-    add_restarts();
-    add_output();
-    app_.footer(
-        "Every option takes its default from PET_<NAME>, such as PET_NPROC_PER_NODE.\n"
-        "Exit codes: 0 all workers ended well, 1 a worker failed, 2 wrong usage, 3 rendezvous failed,\n"
-        "4 the system refused, 128+N stopped by signal N. See cpprun(1).");
-  }
-
-  CLI::App& app() { return app_; }
-  const RawOptions& raw() const { return raw_; }
-
- private:
-  void option(const std::string& names, std::string& value, const std::string& metavar,
-              const std::string& help) {
-    CLI::Option* added = app_.add_option(names, value, help)->group(group_)->type_name(metavar)->take_last();
-    if (!value.empty()) added->default_str(value);
-    added->envname(
-        variable_of(added->get_name(false, true).substr(added->get_name(false, true).rfind("--"))));
-  }
-  void flag(const std::string& names, bool& value, const std::string& help) {
-    CLI::Option* added = app_.add_flag(names, value, help)->group(group_)->take_last();
-    added->envname(
-        variable_of(added->get_name(false, true).substr(added->get_name(false, true).rfind("--"))));
-  }
-
-  void add_nodes_and_workers() {
-    group_ = "Nodes and workers";
-    option("--nnodes", raw_.nnodes, "N|MIN:MAX", "number of nodes, or a range");
-    option("--nproc-per-node", raw_.nproc_per_node, "N|auto|cpu|gpu", "workers on this node");
-    option("--role", raw_.role, "NAME", "role of the workers; stands in the prefix of teed lines");
-    flag("--virtual-local-rank", raw_.virtual_local_rank,
-         "each worker sees one device and is told LOCAL_RANK=0");
-    option("--numa-binding", raw_.numa_binding, "MODE",
-           "CPUs near a worker's GPU: node, socket, exclusive or core-complex");
-    option("--node-rank", raw_.node_rank, "N", "rank of this node (static rendezvous)");
-    option("--local-addr", raw_.local_addr, "ADDR", "address of this node as its peers reach it");
-  }
-  void add_rendezvous() {
-    group_ = "Rendezvous";
-    flag("--standalone", raw_.standalone, "one node, no rendezvous; the default for one node");
-    option("--rdzv-backend", raw_.rdzv_backend, "NAME", "static or c10d");
-    option("--rdzv-endpoint", raw_.rdzv_endpoint, "HOST[:PORT]", "where the nodes meet");
-    option("--rdzv-id", raw_.rdzv_id, "ID", "name of the run, equal on all nodes");
-    option("--rdzv-conf", raw_.rdzv_conf, "K=V,...", "settings of the rendezvous");
-    option("--master-addr", raw_.master_addr, "ADDR", "address of rank 0's node (static rendezvous)");
-    option("--master-port", raw_.master_port, "PORT",
-           "port of the workers' store (static rendezvous) [29500]");
-  }
-  void add_program() {
-    group_ = "Program";
-    flag("-m,--module", raw_.module, "the program is a Python module");
-    flag("--no-python", raw_.no_python, "run the program by itself, never under Python");
-    flag("--run-path", raw_.run_path, "run the Python script as __main__ and record its exception");
-  }
-  void add_restarts() {
-    group_ = "Restarts and ends";
-    option("--max-restarts", raw_.max_restarts, "N", "times to restart the workers after a failure");
-    option("--shutdown-timeout", raw_.shutdown_timeout, "SECONDS", "from the first signal to SIGKILL [30]");
-    option("--signals-to-handle", raw_.signals_to_handle, "NAMES", "signals to pass on to the workers");
-    option("--monitor-interval", raw_.monitor_interval, "SECONDS",
-           "accepted; cpprun is woken and does not poll");
-    option("--start-method", raw_.start_method, "NAME", "accepted: spawn, fork or forkserver");
-  }
-  void add_output() {
-    group_ = "Output";
-    option("--log-dir", raw_.log_dir, "DIR", "keep logs here");
-    option("-r,--redirects", raw_.redirects, "0-3|MAP",
-           "streams to files: 1 stdout, 2 stderr, 3 both, or 0:3,1:2");
-    option("-t,--tee", raw_.tee, "0-3|MAP", "streams to files and to the console");
-    option("--log-line-prefix-template", raw_.prefix_template, "TEXT",
-           "prefix of teed lines: ${role_name} ${rank} ${local_rank} ${hostname}");
-    option("--local-ranks-filter", raw_.local_ranks_filter, "RANKS", "show only these local ranks: 0,2");
-    option("--event-log-handler", raw_.event_log_handler, "NAME",
-           "write events: null, console, dynamic_rendezvous or file:PATH");
-    option("--duplicate-stdout-filters", raw_.duplicate_stdout_filters, "TEXTS",
-           "teed lines with one of these also go to filtered_stdout.log");
-    option("--duplicate-stderr-filters", raw_.duplicate_stderr_filters, "TEXTS", "the same for stderr");
-  }
-
-  CLI::App app_;
-  RawOptions raw_;
-  std::string group_;
-};
-
-// The option that `typed` means: dashes or underscores, whole or cut short.
-CLI::Option* find_option(CLI::App& app, const std::string& typed) {
-  std::string name = typed;
-  if (name.rfind("--", 0) == 0) std::replace(name.begin(), name.end(), '_', '-');
-  if (CLI::Option* exact = app.get_option_no_throw(name)) return exact;
-  std::vector<std::string> known;
-  std::vector<std::string> begun;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& long_name : option->get_lnames()) {
-      known.push_back("--" + long_name);
-      if (name.size() > 2 && ("--" + long_name).rfind(name, 0) == 0) begun.push_back("--" + long_name);
-    }
-  }
-  if (begun.size() == 1) return app.get_option(begun.front());
-  if (begun.size() > 1) {
-    throw UsageError("the option " + typed + " is ambiguous: it may mean " + begun[0] + " or " + begun[1]);
-  }
-  const std::optional<std::string> guess = nearest(name, known);
-  throw UsageError("unknown option " + typed + (guess ? "; did you mean " + *guess + "?" : "") +
-                   " (cpprun --help lists all)");
-}
-
-// Hands the options to CLI11 and returns the program and its arguments.
-std::vector<std::string> take_options(CLI::App& app, const std::vector<std::string>& arguments) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    const auto at = arguments.begin() + static_cast<std::ptrdiff_t>(i);
-    if (word == "--") return {at + 1, arguments.end()};
-    if (word.size() < 2 || word[0] != '-') return {at, arguments.end()};
-    const bool is_long = word[1] == '-';
-    const std::size_t name_end = is_long ? std::min(word.find('='), word.size()) : 2;
-    const std::string name = word.substr(0, name_end);
-    CLI::Option* option = find_option(app, name);
-    const bool has_value = name_end < word.size();
-    const std::string value = has_value ? word.substr(name_end + (is_long ? 1 : 0)) : "";
-    if (option->get_items_expected_max() == 0) {
-      if (has_value) throw UsageError("the option " + name + " takes no value");
-      option->add_result("true");
-    } else if (has_value) {
-      option->add_result(value);
-    } else if (i + 1 < arguments.size()) {
-      option->add_result(arguments[++i]);
-    } else {
-      throw UsageError("the option " + name + " needs a value");
-    }
-  }
-  return {};
-}
-
 [[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& expected) {
-  throw UsageError(option + ": '" + value + "' is not " + expected);
+  throw BadValue{option, "'" + value + "' is not " + expected, value};
 }
 
 int number(const std::string& option, const std::string& text, int lowest, int highest = 1'000'000'000) {
@@ -224,12 +37,12 @@ int number(const std::string& option, const std::string& text, int lowest, int h
   return *value;
 }
 
-double positive_seconds(const std::string& option, const std::string& text) {
+void check_seconds(const std::string& option, const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(value > 0) || value > 1e9)
+  if (text.empty() || *end != '\0' || !(value > 0) || value > 1e9) {
     refuse(option, text, "a positive number of seconds");
-  return value;
+  }
 }
 
 std::string random_id() {
@@ -250,12 +63,43 @@ void set_nodes(LaunchConfig& config, const RawOptions& raw) {
   if (config.min_nodes > config.max_nodes)
     refuse("--nnodes", raw.nnodes, "a range: its first number is the larger");
   if (config.min_nodes != config.max_nodes) {
-    throw UsageError("--nnodes " + raw.nnodes + ": a number of nodes that changes is not supported by this version");
+    refuse("--nnodes", raw.nnodes, "a fixed number; one that changes is not supported by this version");
   }
   if (config.max_nodes > 1 && raw.standalone) {
     throw UsageError("--standalone is for one node, and --nnodes says " + raw.nnodes);
   }
-  config.node_rank = number("--node-rank", raw.node_rank, 0, config.max_nodes - 1);
+  config.node_rank = number("--node-rank", raw.node_rank, 0);
+  if (config.node_rank >= config.max_nodes) {
+    refuse("--node-rank", raw.node_rank, "below the number of nodes, " + std::to_string(config.max_nodes));
+  }
+}
+
+// As peers are told it: a port has its own option.
+void check_address(const std::string& option, const std::string& text) {
+  const bool good = !text.empty() && std::count(text.begin(), text.end(), ':') != 1 &&
+                    std::all_of(text.begin(), text.end(), [](unsigned char c) {
+                      return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
+                    });
+  if (!good) refuse(option, text, "an address: a host's name or its IPv4 or IPv6 number, without a port");
+}
+
+std::vector<int> listed_gpus(const std::string& text) {
+  std::vector<int> gpus;
+  if (text.empty()) return gpus;
+  const int installed = count_gpus(nullptr);
+  for (const std::string& entry : split(text, ',')) {
+    const std::optional<int> gpu = whole_number(trim(entry));
+    if (!gpu || *gpu < 0) refuse("--gpus", text, "a list of GPUs by their numbers from 0 up, such as 2,4,7");
+    if (std::find(gpus.begin(), gpus.end(), *gpu) != gpus.end()) {
+      refuse("--gpus", text, "a list of different GPUs: " + std::to_string(*gpu) + " is there twice");
+    }
+    if (installed > 0 && *gpu >= installed) {
+      refuse("--gpus", text,
+             "a list of this machine's GPUs, which are 0 to " + std::to_string(installed - 1));
+    }
+    gpus.push_back(*gpu);
+  }
+  return gpus;
 }
 
 int workers_per_node(const std::string& text) {
@@ -267,6 +111,9 @@ int workers_per_node(const std::string& text) {
       throw UsageError("--nproc-per-node gpu: this machine has no GPU that a worker could see");
     return gpus > 0 ? gpus : count_cpus();
   }
+  if (text == "xpu") {
+    refuse("--nproc-per-node", text, "something that cpprun can count; give the number of workers");
+  }
   const std::optional<int> value = whole_number(trim(text));
   if (!value || *value < 1 || *value > kMostWorkers) {
     refuse("--nproc-per-node", text,
@@ -275,9 +122,50 @@ int workers_per_node(const std::string& text) {
   return *value;
 }
 
+// A list of GPUs gives the number of workers; a number beside it must say the same.
+int workers_on(const std::vector<int>& gpus, const Options& options) {
+  const std::string& text = options.raw().nproc_per_node;
+  if (gpus.empty()) return workers_per_node(text);
+  const int listed = static_cast<int>(gpus.size());
+  if (!options.given("--nproc-per-node") || text == "gpu" || text == "auto") return listed;
+  if (workers_per_node(text) != listed) {
+    refuse("--nproc-per-node", text,
+           "the number of GPUs that --gpus lists, " + std::to_string(listed) + "; leave one of the two out");
+  }
+  return listed;
+}
+
+// torchrun refuses the same names: options of their own say these things.
+void check_settings(const rendezvous::Settings& settings) {
+  static const std::map<std::string, std::string> kOptions{
+      {"backend", "--rdzv-backend"}, {"endpoint", "--rdzv-endpoint"}, {"run_id", "--rdzv-id"},
+      {"min_nodes", "--nnodes"},     {"max_nodes", "--nnodes"},       {"local_addr", "--local-addr"}};
+  for (const auto& [key, value] : settings) {
+    if (const auto named = kOptions.find(key); named != kOptions.end()) {
+      refuse("--rdzv-conf", key, "one of its keys; use " + named->second);
+    }
+  }
+}
+
+// What is malformed by itself, so that the sentence names the one option.
+void check_rendezvous(const RawOptions& raw) {
+  try {
+    rendezvous::parse_endpoint(raw.rdzv_endpoint);
+  } catch (const rendezvous::SettingsError& error) {
+    throw BadValue{"--rdzv-endpoint", error.what(), ""};
+  }
+  try {
+    const rendezvous::Settings settings = rendezvous::parse_settings(raw.rdzv_conf);
+    check_settings(settings);
+    rendezvous::limits_of(settings, raw.rdzv_backend == "static");
+  } catch (const rendezvous::SettingsError& error) {
+    throw BadValue{"--rdzv-conf", error.what(), ""};
+  }
+}
+
 // Where several nodes meet.
 void set_meeting_point(LaunchConfig& config, const RawOptions& raw) {
-  if (raw.rdzv_id.empty()) throw UsageError("--rdzv-id is empty: several nodes need the same name of their run");
+  if (raw.rdzv_id.empty()) throw BadValue{"--rdzv-id", "several nodes need the same name of their run", ""};
   const bool is_static = raw.rdzv_backend == "static";
   if (is_static && raw.rdzv_endpoint.empty()) {
     config.rendezvous_endpoint = {raw.master_addr, config.master_port.value_or(kDefaultMasterPort)};
@@ -329,16 +217,16 @@ void set_rendezvous(LaunchConfig& config, const RawOptions& raw) {
 
 void set_ends(LaunchConfig& config, const RawOptions& raw) {
   config.max_restarts = number("--max-restarts", raw.max_restarts, 0);
-  positive_seconds("--monitor-interval", raw.monitor_interval);
+  check_seconds("--monitor-interval", raw.monitor_interval);
   if (raw.start_method != "spawn" && raw.start_method != "fork" && raw.start_method != "forkserver") {
     refuse("--start-method", raw.start_method, "spawn, fork or forkserver");
   }
-  std::string timeout = raw.shutdown_timeout;
-  if (const char* inherited = std::getenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT"); timeout.empty() && inherited) {
-    timeout = inherited;
-  }
-  if (!timeout.empty()) {
-    config.shutdown_timeout = std::chrono::seconds(number("--shutdown-timeout", timeout, 0, 1'000'000));
+  const char* inherited = std::getenv(kShutdownTimeout);
+  const bool given = !raw.shutdown_timeout.empty();
+  if (given || (inherited && *inherited)) {
+    config.shutdown_timeout =
+        std::chrono::seconds(number(given ? "--shutdown-timeout" : kShutdownTimeout,
+                                    given ? raw.shutdown_timeout : inherited, 0, 1'000'000));
   }
   config.signals_text = raw.signals_to_handle;
   for (const std::string& entry : split(raw.signals_to_handle, ',')) {
@@ -359,7 +247,7 @@ void set_output(LaunchConfig& config, const RawOptions& raw) {
     try {
       return StreamSelection::parse(text);
     } catch (const std::invalid_argument& error) {
-      throw UsageError(std::string(option) + ": " + error.what());
+      throw BadValue{option, error.what(), ""};
     }
   };
   config.redirects.redirects = selection("--redirects", raw.redirects);
@@ -372,7 +260,7 @@ void set_output(LaunchConfig& config, const RawOptions& raw) {
   try {
     config.events = EventDestination::parse(raw.event_log_handler);
   } catch (const std::invalid_argument& error) {
-    throw UsageError(std::string("--event-log-handler: ") + error.what());
+    throw BadValue{"--event-log-handler", error.what(), raw.event_log_handler};
   }
   config.redirects.out_filters = parse_filters(raw.duplicate_stdout_filters);
   config.redirects.err_filters = parse_filters(raw.duplicate_stderr_filters);
@@ -386,34 +274,35 @@ void set_output(LaunchConfig& config, const RawOptions& raw) {
       config.prefix_template.empty() && inherited) {
     config.prefix_template = inherited;
   }
+  if (raw.logs_specs != "default") {
+    refuse("--logs-specs", raw.logs_specs,
+           "default: other layouts are Python plug-ins, and cpprun loads none");
+  }
 }
 
-}  // namespace
-
-std::optional<LaunchConfig> parse_command_line(const std::vector<std::string>& arguments,
-                                               std::string& printed) {
-  Options options;
-  LaunchConfig config;
-  config.command = take_options(options.app(), arguments);
-  try {
-    options.app().parse(std::vector<std::string>{});
-  } catch (const CLI::CallForHelp&) {
-    printed = options.app().help();
-    return std::nullopt;
-  } catch (const CLI::CallForVersion&) {
-    printed = "cpprun " CPPRUN_VERSION "\n";
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    // Only variables come this way: the command line was looked at above.
-    throw UsageError("a PET_ variable is wrong: " + std::string(error.what()) +
-                     " (a flag's variable is 1 or 0)");
-  }
+bool print_instead(const Options& options, std::string& printed) {
   const RawOptions& raw = options.raw();
-  if (config.command.empty()) {
+  if (raw.help) {
+    printed = help_text(options.entries());
+  } else if (raw.version) {
+    printed = "cpprun " CPPRUN_VERSION "\n";
+  } else if (!raw.print_completion.empty()) {
+    const std::optional<Shell> shell = shell_called(raw.print_completion);
+    if (!shell) refuse("--print-completion", raw.print_completion, "bash, zsh or fish");
+    printed = completion_script(*shell, options.entries());
+  }
+  return !printed.empty();
+}
+
+LaunchConfig decide(const Options& options, const std::vector<std::string>& program) {
+  const RawOptions& raw = options.raw();
+  if (program.empty()) {
     throw UsageError("no program to run; expected: cpprun [options] program [arguments...]");
   }
   if (raw.module && raw.no_python && !raw.run_path)
     throw UsageError("--module and --no-python exclude each other");
+  LaunchConfig config;
+  config.command = program;
   config.module = raw.module;
   config.no_python = raw.no_python;
   config.run_path = raw.run_path;
@@ -423,11 +312,36 @@ std::optional<LaunchConfig> parse_command_line(const std::vector<std::string>& a
   if (!config.numa_binding && !raw.numa_binding.empty())
     refuse("--numa-binding", raw.numa_binding, "node, socket, exclusive or core-complex");
   set_nodes(config, raw);
-  config.nproc_per_node = workers_per_node(raw.nproc_per_node);
+  check_address("--master-addr", raw.master_addr);
+  if (!raw.local_addr.empty()) check_address("--local-addr", raw.local_addr);
+  config.gpus = listed_gpus(raw.gpus);
+  config.nproc_per_node = workers_on(config.gpus, options);
+  check_rendezvous(raw);
   set_rendezvous(config, raw);
   set_ends(config, raw);
   set_output(config, raw);
+  config.dry_run = raw.dry_run;
+  if (raw.dry_run && config.run_id != raw.rdzv_id) config.run_id = kRandomRunId;
   return config;
+}
+
+}  // namespace
+
+std::optional<LaunchConfig> parse_command_line(const std::vector<std::string>& arguments,
+                                               std::string& printed) {
+  Options options;
+  try {
+    std::vector<std::string> program = options.take_arguments(arguments);
+    if (print_instead(options, printed)) return std::nullopt;
+    options.take_environment();
+    if (const std::string& path = options.raw().config; !path.empty()) {
+      std::vector<std::string> in_file = options.take_file(read_config_file(path), path);
+      if (program.empty()) program = std::move(in_file);
+    }
+    return decide(options, program);
+  } catch (const BadValue& bad) {
+    throw options.explain(bad);
+  }
 }
 
 }  // namespace cpprun::launcher

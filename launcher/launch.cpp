@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -14,6 +15,7 @@
 #include "launcher/job_stores.hpp"
 #include "launcher/health/stuck_policy.hpp"
 #include "launcher/health/timer_server.hpp"
+#include "launcher/dry_run.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/local_runner.hpp"
 #include "launcher/process/patient_write.hpp"
@@ -41,6 +43,22 @@ WorkerCommand find_command_here(const LaunchConfig& config) {
                                std::getenv("CONDA_PREFIX"), own_folder()});
 }
 
+std::vector<std::string> own_environment() {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry; ++entry) entries.emplace_back(*entry);
+  return entries;
+}
+
+// Where AMD's variable is in use it says the same: the two together would be taken for a choice of a choice.
+void show_gpus(const std::vector<int>& gpus) {
+  std::string list;
+  for (const int gpu : gpus) list += (list.empty() ? "" : ",") + std::to_string(gpu);
+  ::setenv("CUDA_VISIBLE_DEVICES", list.c_str(), 1);
+  if (const char* amd = std::getenv("HIP_VISIBLE_DEVICES"); amd && *amd) {
+    ::setenv("HIP_VISIBLE_DEVICES", list.c_str(), 1);
+  }
+}
+
 // What every worker inherits: our own environment, and the defaults that torchrun adds to it.
 std::vector<std::string> worker_environment(const LaunchConfig& config) {
   if (config.nproc_per_node > 1 && !std::getenv("OMP_NUM_THREADS")) {
@@ -50,9 +68,7 @@ std::vector<std::string> worker_environment(const LaunchConfig& config) {
   }
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
   ::setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", config.signals_text.c_str(), 1);
-  std::vector<std::string> entries;
-  for (char** entry = environ; *entry; ++entry) entries.emplace_back(*entry);
-  return entries;
+  return own_environment();
 }
 
 std::optional<std::string> variable(const char* name) {
@@ -308,6 +324,18 @@ void warn_of_health_check() {
     spdlog::warn("No health check server started: TORCHELASTIC_HEALTH_CHECK_PORT={} has no effect", *port);
 }
 
+int print_dry_run(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
+                  std::vector<std::string> inherited) {
+  std::error_code unknown;
+  DryRun plan;
+  plan.inherited = std::move(inherited);
+  plan.spec = worker_spec(config, command, ranks, {});
+  plan.folder = std::filesystem::current_path(unknown).string();
+  plan.temporary_folder = std::filesystem::temp_directory_path(unknown).string();
+  std::fputs(to_text(plan, config).c_str(), stdout);
+  return std::fflush(stdout) == 0 ? kGood : kSystemRefused;
+}
+
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
                       const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat) {
   if (!make_run_folder(folder)) return kWrongUsage;
@@ -338,7 +366,10 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
 
 int launch(const LaunchConfig& config) {
   const WorkerCommand command = find_command_here(config);
+  const std::vector<std::string> inherited = own_environment();
+  if (!config.gpus.empty()) show_gpus(config.gpus);
   const RankPlan ranks = plan_ranks(config);
+  if (config.dry_run) return print_dry_run(config, command, ranks, inherited);
   const RunFolder folder = plan_run_folder(config);
   const std::string timers = timer_file();
   const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string(), timers};

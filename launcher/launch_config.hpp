@@ -22,11 +22,15 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Stands in a dry run's config for the run id that a start would draw.
+inline constexpr const char* kRandomRunId = "<random>";
+
 struct LaunchConfig {
   // nodes and workers
   int min_nodes = 1;
   int max_nodes = 1;
   int nproc_per_node = 1;
+  std::vector<int> gpus;  // --gpus; empty: those that cpprun itself sees
   std::string role = "default";
   int node_rank = 0;  // of static rendezvous; else a wish where it is not 0
   bool virtual_local_rank = false;
@@ -61,6 +65,8 @@ struct LaunchConfig {
   RedirectPolicy redirects;
   std::string prefix_template;
   EventDestination events;
+
+  bool dry_run = false;  // print what would run instead of running it
 };
 
 // One line for the log: what is about to run.

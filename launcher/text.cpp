@@ -78,6 +78,31 @@ std::string substitute(const std::string& text, const std::map<std::string, std:
   return result;
 }
 
+std::string shell_quoted(const std::string& text) {
+  static const std::string kSafe = "%+,-./:=@_";
+  static constexpr char kHex[] = "0123456789abcdef";
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  const bool controls = std::any_of(text.begin(), text.end(), is_control);
+  const bool safe = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || kSafe.find(static_cast<char>(c)) != std::string::npos;
+  });
+  if (safe) return text;
+  std::string quoted = controls ? "$'" : "'";
+  for (const char c : text) {
+    const unsigned char byte = static_cast<unsigned char>(c);
+    if (is_control(byte)) {
+      quoted += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    } else if (c == '\'') {
+      quoted += controls ? "\\'" : "'\\''";
+    } else if (c == '\\' && controls) {
+      quoted += "\\\\";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
 std::optional<std::string> nearest(const std::string& word, const std::vector<std::string>& candidates) {
   std::optional<std::string> best;
   std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;

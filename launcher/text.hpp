@@ -20,6 +20,9 @@ std::optional<int> whole_number(const std::string& text);
 // are not torchrun templates.
 std::string substitute(const std::string& text, const std::map<std::string, std::string>& values);
 
+// As a shell's word that means `text`; control characters are spelled out.
+std::string shell_quoted(const std::string& text);
+
 // The candidate nearest to `word` by edit distance, where it is near enough to be a likely slip.
 std::optional<std::string> nearest(const std::string& word, const std::vector<std::string>& candidates);
 

@@ -21,15 +21,14 @@ std::string random_suffix() {
   return text;
 }
 
-// A run id is any text; a folder's name is not.
+}  // namespace
+
 std::string folder_name(std::string run_id) {
   for (char& c : run_id) {
     if (c == '/' || c == '\0') c = '_';
   }
   return run_id.substr(0, 200);
 }
-
-}  // namespace
 
 RunFolder RunFolder::plan(const std::optional<std::string>& log_dir, const std::string& run_id) {
   if (log_dir) return RunFolder(fs::path(*log_dir) / (folder_name(run_id) + "_" + random_suffix()), false);

@@ -44,4 +44,7 @@ class RunFolder {
   bool temporary_;
 };
 
+// A run id as part of a folder's name: any text may be an id.
+std::string folder_name(std::string run_id);
+
 }  // namespace cpprun::launcher

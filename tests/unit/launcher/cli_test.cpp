@@ -1,0 +1,107 @@
+// The command line's pure parts: the file's reader, the registry's little grammar, quoting, a dry run of
+// several nodes. tests/scenario has the rest, with the real program.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launcher/cli_options.hpp"
+#include "launcher/config_file.hpp"
+#include "launcher/dry_run.hpp"
+#include "launcher/text.hpp"
+
+namespace cpprun::launcher {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(ConfigFile, KeysKindsAndLines) {
+  const std::vector<FileValue> values = parse_config(
+      "{\n  \"a\": \"x\", \"b\": 1.50,\n\n  \"c\":\n true,\n \"d\": [\"p\", -2],\n \"e\": {\"f\": [1]}, "
+      "\"g\": null}",
+      "f");
+  using Kind = FileValue::Kind;
+  struct Expected {
+    std::string key;
+    int line;
+    Kind kind;
+    std::vector<std::string> texts;
+  };
+  const std::vector<Expected> expected{{"a", 2, Kind::Text, {"x"}},   {"b", 2, Kind::Text, {"1.50"}},
+                                       {"c", 4, Kind::Switch, {"1"}}, {"d", 6, Kind::List, {"p", "-2"}},
+                                       {"e", 7, Kind::Other, {}},     {"g", 7, Kind::Other, {}}};
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    SCOPED_TRACE(expected[i].key);
+    EXPECT_EQ(values[i].key, expected[i].key);
+    EXPECT_EQ(values[i].line, expected[i].line);
+    EXPECT_EQ(values[i].kind, expected[i].kind);
+    EXPECT_EQ(values[i].texts, expected[i].texts);
+  }
+}
+
+TEST(ConfigFile, RefusesWhatIsNoObject) {
+  for (const char* text :
+       {"", "{", "[", "{\"a\" 1}", "{\"a\": 1,}", "{} {}", "1", "[]", "null", "\"a\"", "{\"a\": \"\x01\"}"}) {
+    EXPECT_THROW(parse_config(text, "f"), UsageError) << text;
+  }
+}
+
+TEST(OptionEntry, WordsAreWhatCanBeSpelledOut) {
+  OptionEntry option;
+  for (const auto& [takes, words] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"N|auto|cpu|gpu", {"auto", "cpu", "gpu"}},
+           {"0|1|2|3|RANK:0-3,...", {"0", "1", "2", "3"}},
+           {"core-complex|node", {"core-complex", "node"}},
+           {"HOST[:PORT]", {}},
+           {"K=V,...", {}},
+           {"", {}}}) {
+    option.takes = takes;
+    EXPECT_EQ(option.words(), words) << takes;
+    EXPECT_EQ(option.is_list(), takes.find(",...") != std::string::npos) << takes;
+  }
+}
+
+TEST(Text, ShellQuoted) {
+  const std::vector<std::pair<std::string, std::string>> cases{{"plain-1.0/x=y,z:@%+", "plain-1.0/x=y,z:@%+"},
+                                                               {"", "''"},
+                                                               {"a b", "'a b'"},
+                                                               {"$x", "'$x'"},
+                                                               {"it's", "'it'\\''s'"},
+                                                               {"a\nb'\\", "$'a\\x0ab\\'\\\\'"},
+                                                               {"~", "'~'"},
+                                                               {"\xc3\xa4", "'\xc3\xa4'"}};
+  for (const auto& [text, quoted] : cases) EXPECT_EQ(shell_quoted(text), quoted);
+}
+
+TEST(DryRun, WhatOtherNodesDecideIsNotMadeUp) {
+  LaunchConfig config;
+  config.max_nodes = 2;
+  config.run_id = "job";
+  config.rdzv_backend = "c10d";
+  config.rdzv_endpoint = "host:29400";
+  config.signals_text = "SIGTERM";
+  DryRun plan;
+  plan.spec.executable = "/bin/true";
+  plan.spec.argv = {"true"};
+  plan.spec.local_world_size = 2;
+  plan.spec.role = "default";
+  const std::string elastic = to_text(plan, config);
+  EXPECT_THAT(elastic, HasSubstr("1 to 2 nodes"));
+  EXPECT_THAT(elastic, HasSubstr("c10d at host:29400"));
+  for (const char* name : {"RANK", "WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
+                           "ROLE_WORLD_SIZE", "MASTER_ADDR"}) {
+    EXPECT_THAT(elastic, HasSubstr("    " + std::string(name) + "=<by rendezvous>\n"));
+  }
+  EXPECT_THAT(elastic, HasSubstr("    LOCAL_RANK=1\n"));
+  EXPECT_THAT(elastic, HasSubstr("    MASTER_PORT=<a free port>\n"));
+
+  config.rdzv_backend = "static";
+  config.master_addr = "10.0.0.1";
+  config.master_port = 29500;
+  const std::string fixed = to_text(plan, config);
+  EXPECT_THAT(fixed, HasSubstr("    MASTER_ADDR=10.0.0.1\n    MASTER_PORT=29500\n"));
+  EXPECT_THAT(fixed, Not(HasSubstr("free port")));
+}
+
+}  // namespace
+}  // namespace cpprun::launcher
