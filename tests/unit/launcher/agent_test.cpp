@@ -87,7 +87,7 @@ class AgentTest : public ::testing::Test {
 
   RunResult run(FakeRunner& runner) {
     StopSignal stop_signal(io_, {SIGUSR1, SIGUSR2, SIGINT}, pipe_[0]);
-    Agent agent(config_, spec_, handler_, runner, stop_signal, RunFolder::none(), [this] {
+    Agent agent(config_, spec_, handler_, runner, stop_signal, folder_, [this] {
       ++stores_;
       return StoreEndpoint{"10.1.1.1", 77};
     });
@@ -113,6 +113,7 @@ class AgentTest : public ::testing::Test {
   asio::io_context io_;
   AgentConfig config_{"run", ""};
   WorkerSpec spec_;
+  RunFolder folder_ = RunFolder::none();
   rendezvous::StaticRendezvous handler_;
   int pipe_[2];
   int stores_ = 0;
