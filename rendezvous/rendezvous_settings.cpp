@@ -49,6 +49,12 @@ void read_seconds(const Settings& settings, const char* key, std::chrono::millis
   value = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
+bool is_time(const std::string& key) {
+  static const std::string kEnd = "_timeout";
+  return key == "timeout" || key == "keep_alive_interval" ||
+         (key.size() > kEnd.size() && key.compare(key.size() - kEnd.size(), kEnd.size(), kEnd) == 0);
+}
+
 void read_count(const Settings& settings, const char* key, int& value) {
   const std::optional<std::string> text = value_of(settings, key);
   if (!text) return;
@@ -117,6 +123,10 @@ Settings parse_settings(const std::string& text) {
 
 RendezvousLimits limits_of(const Settings& settings, bool static_backend) {
   RendezvousLimits limits;
+  for (const auto& [key, value] : settings) {
+    std::chrono::milliseconds any{};
+    if (is_time(key)) read_seconds(settings, key.c_str(), any);
+  }
   if (static_backend) limits.join_timeout = limits.connect_timeout = std::chrono::seconds(900);
   read_seconds(settings, static_backend ? "timeout" : "join_timeout", limits.join_timeout);
   read_seconds(settings, static_backend ? "timeout" : "read_timeout", limits.connect_timeout);

@@ -38,8 +38,9 @@ struct RendezvousLimits {
   std::optional<bool> is_host;                           // serve the store, whatever the endpoint says
 };
 // From --rdzv-conf; times in seconds. The static backend's join and connect take their limit from `timeout`
-// (900 s), the others' from `join_timeout` and `read_timeout`. Keys that this product has no use for are left
-// alone, as torchrun leaves all that it does not know. Throws SettingsError.
+// (900 s), the others' from `join_timeout` and `read_timeout`. Every time must be one, also
+// those that this product has no use for; other keys are left alone, as torchrun leaves all that it does not
+// know. Throws SettingsError.
 RendezvousLimits limits_of(const Settings& settings, bool static_backend);
 
 }  // namespace cpprun::rendezvous

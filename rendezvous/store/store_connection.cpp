@@ -130,9 +130,12 @@ awaitable<void> StoreConnection::send(std::string_view bytes, Deadline deadline)
 }
 
 awaitable<bool> StoreConnection::wait_readable(Deadline deadline) {
-  if (!received_.empty()) co_return true;
-  const bool ready = co_await wait_socket(tcp::socket::wait_read, deadline);
-  co_return ready;
+  // The reactor may report the arrival of bytes that were read since: only bytes in hand are an answer.
+  while (received_.empty() && !read_some()) {
+    const bool ready = co_await wait_socket(tcp::socket::wait_read, deadline);
+    if (!ready) co_return false;
+  }
+  co_return true;
 }
 
 awaitable<std::string> StoreConnection::receive(std::size_t size, Deadline deadline) {

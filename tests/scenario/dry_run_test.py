@@ -83,7 +83,7 @@ class DryRun(ScenarioTest):
                        if job.environment.get(name) != value and name not in ("_", "SHLVL", "PWD", "CASE_TAG")}
             changed["MASTER_PORT"] = "<a free port>"
             run = os.listdir(self.path("logs"))[0]
-            changed["TORCHELASTIC_ERROR_FILE"] = changed["TORCHELASTIC_ERROR_FILE"].replace(run, run[:-6] + "XXXXXX")
+            changed["TORCHELASTIC_ERROR_FILE"] = changed["TORCHELASTIC_ERROR_FILE"].replace(run, run[:-8] + "XXXXXXXX")
             shown = {name: value if value.startswith("<") else "".join(shlex.split(value))
                      for name, value in dry[rank]["environment"].items()}
             self.assertEqual(shown, changed)
@@ -95,7 +95,7 @@ class DryRun(ScenarioTest):
 
         self.assertEqual(streams(), [("shown", "shown")] * 2)
         self.assertEqual(streams("--local-ranks-filter=1"), [("dropped", "dropped"), ("shown", "shown")])
-        folder = self.path("tmp") + "/cpprun_XXXXXX/attempt_0/0"
+        folder = self.path("tmp") + "/cpprun_XXXXXXXX/attempt_0/0"
         self.assertEqual(streams("-r0:1", "-t1:2")[0], (f"{folder}/stdout.log", "shown"))
         self.assertEqual(streams("-r0:1", "-t1:2")[1][1],
                          f"{folder[:-1]}1/stderr.log, and shown with the prefix '[default1]:'")

@@ -258,12 +258,12 @@ class Joining(NodesTest):
     def test_wrong_usage(self):
         for arguments, why in (
                 (("--nnodes=2", "--standalone"), "--standalone is for one node"),
-                (("--nnodes=2", "--node-rank=2"), "--node-rank: '2' is not a whole number from 0 to 1"),
+                (("--nnodes=2", "--node-rank=2"), "--node-rank: '2' is not below the number of nodes, 2"),
                 (("--nnodes=2", "--rdzv-endpoint=h"), "lacks its port"),
                 (("--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h:0"), "port 0 is for one node"),
-                (("--nnodes=2", "--rdzv-id="), "--rdzv-id is empty"),
+                (("--nnodes=2", "--rdzv-id="), "--rdzv-id: several nodes need the same name"),
                 (("--nnodes=2", "--rdzv-conf=timeout=-1"), "timeout=-1 is not a positive number of seconds"),
-                (("--nnodes=1:2",), "a number of nodes that changes is not supported")):
+                (("--nnodes=1:2",), "--nnodes: '1:2' is not a fixed number")):
             job = self.run_to_end(*arguments, "--no-python", "true")
             self.assertEqual(job.code, 2, job.err)
             self.assertIn(why, job.err)

@@ -87,7 +87,7 @@ class AgentTest : public ::testing::Test {
 
   RunResult run(FakeRunner& runner) {
     StopSignal stop_signal(io_, {SIGUSR1, SIGUSR2, SIGINT}, pipe_[0]);
-    Agent agent(config_, spec_, handler_, runner, stop_signal, RunFolder::none(),
+    Agent agent(config_, spec_, handler_, runner, stop_signal, folder_,
                 [this](const std::string& own_address) {
                   ++stores_;
                   return StoreEndpoint{own_address, 77};
@@ -114,6 +114,7 @@ class AgentTest : public ::testing::Test {
   asio::io_context io_;
   AgentConfig config_{"run", ""};
   WorkerSpec spec_;
+  RunFolder folder_ = RunFolder::none();
   rendezvous::SoloRendezvous handler_{io_.get_executor(), "10.1.1.1"};
   int pipe_[2];
   int stores_ = 0;

@@ -185,7 +185,7 @@ TEST(RankAssignment, MixedRolesAndSizes) {
 }
 
 TEST(RestartPolicy, Table) {
-  const GroupEvent failed = GroupFailed{"rank 1 failed"};
+  const GroupEvent failed = GroupFailed{"rank 1 failed", ""};
   EXPECT_EQ(decide_restart(GroupSucceeded{}, 3).next, Next::Finish);
   const RestartDecision again = decide_restart(failed, 1);
   EXPECT_EQ(again.next, Next::Restart);
