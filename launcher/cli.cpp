@@ -163,9 +163,15 @@ void check_rendezvous(const RawOptions& raw) {
   }
 }
 
-// Where several nodes meet.
+// With one node: there is no place where others could come.
+bool names_no_port(const std::string& endpoint) {
+  return endpoint.empty() || rendezvous::parse_endpoint(endpoint).port == 0;
+}
+
+// Where agents meet: several, or one that was told where.
 void set_meeting_point(LaunchConfig& config, const RawOptions& raw) {
-  if (raw.rdzv_id.empty()) throw BadValue{"--rdzv-id", "several nodes need the same name of their run", ""};
+  if (raw.rdzv_id.empty() && config.max_nodes > 1)
+    throw BadValue{"--rdzv-id", "several nodes need the same name of their run", ""};
   const bool is_static = raw.rdzv_backend == "static";
   if (is_static && raw.rdzv_endpoint.empty()) {
     config.rendezvous_endpoint = {raw.master_addr, config.master_port.value_or(kDefaultMasterPort)};
@@ -175,7 +181,8 @@ void set_meeting_point(LaunchConfig& config, const RawOptions& raw) {
   std::optional<std::uint16_t>& port = config.rendezvous_endpoint.port;
   if (!port && is_static) throw rendezvous::SettingsError("'" + raw.rdzv_endpoint + "' lacks its port");
   if (!port) port = kDefaultRendezvousPort;
-  if (*port == 0) throw rendezvous::SettingsError("port 0 is for one node: several need a port that all know");
+  if (*port == 0)
+    throw rendezvous::SettingsError("port 0 is for one node: several need a port that all know");
 }
 
 void set_rendezvous(LaunchConfig& config, const RawOptions& raw) {
@@ -190,26 +197,23 @@ void set_rendezvous(LaunchConfig& config, const RawOptions& raw) {
   if (raw.rdzv_backend != "static" && raw.rdzv_backend != "c10d") {
     refuse("--rdzv-backend", raw.rdzv_backend, "a backend of this version: static or c10d");
   }
-  const bool nothing_said = raw.rdzv_backend == "static" && raw.rdzv_endpoint.empty() && !config.master_port;
-  config.standalone = raw.standalone || (config.max_nodes == 1 && nothing_said);
+  const bool is_static = raw.rdzv_backend == "static";
+  config.standalone = raw.standalone ||
+                      (config.max_nodes == 1 && (is_static ? raw.rdzv_endpoint.empty() && !config.master_port
+                                                           : names_no_port(raw.rdzv_endpoint)));
   if (raw.rdzv_id.empty() || (config.standalone && raw.rdzv_id == "none")) config.run_id = random_id();
   try {
     config.rdzv_settings = rendezvous::parse_settings(raw.rdzv_conf);
     config.rdzv_limits = rendezvous::limits_of(config.rdzv_settings, raw.rdzv_backend == "static");
-    if (config.max_nodes > 1) return set_meeting_point(config, raw);
-    if (config.standalone || (raw.rdzv_backend == "static" && raw.rdzv_endpoint.empty())) {
+    if (!config.standalone && (config.max_nodes > 1 || !is_static)) return set_meeting_point(config, raw);
+    if (config.standalone || raw.rdzv_endpoint.empty()) {
       if (!config.master_port) config.master_port = config.standalone ? std::uint16_t{0} : kDefaultMasterPort;
       return;
     }
     const rendezvous::Endpoint endpoint = rendezvous::parse_endpoint(raw.rdzv_endpoint);
+    if (!endpoint.port) throw rendezvous::SettingsError("'" + raw.rdzv_endpoint + "' lacks its port");
     config.master_addr = endpoint.host;
-    if (raw.rdzv_backend == "static") {
-      if (!endpoint.port) throw rendezvous::SettingsError("'" + raw.rdzv_endpoint + "' lacks its port");
-      config.master_port = endpoint.port;
-    } else {
-      if (config.local_addr) config.master_addr = *config.local_addr;
-      config.master_port = 0;
-    }
+    config.master_port = endpoint.port;
   } catch (const rendezvous::SettingsError& error) {
     throw UsageError(std::string("--rdzv-endpoint/--rdzv-conf: ") + error.what());
   }

@@ -34,11 +34,10 @@ std::string rendezvous_line(const LaunchConfig& config) {
   std::string port = config.master_port.value_or(0) == 0 ? kFreePort : std::to_string(*config.master_port);
   if (config.standalone) return "none: one node, a store on 127.0.0.1:" + port;
   std::string text = config.rdzv_backend;
-  if (config.max_nodes > 1) {
+  if (config.meets_peers()) {
     text += " at " + config.rendezvous_endpoint.host + ":" + std::to_string(*config.rendezvous_endpoint.port);
   } else {
-    text += config.rdzv_backend == "static" ? " at " + config.master_addr + ":" + port
-                                            : " at " + config.rdzv_endpoint;
+    text += " at " + config.master_addr + ":" + port;
   }
   if (config.local_addr) text += ", this node is " + *config.local_addr;
   for (const auto& [key, value] : config.rdzv_settings) {
@@ -49,8 +48,10 @@ std::string rendezvous_line(const LaunchConfig& config) {
 
 // Names whose values come with the rendezvous: the other nodes have a say in them.
 bool decided_by_nodes(const std::string& name, const LaunchConfig& config) {
+  if (name == "MASTER_ADDR" || name == "MASTER_PORT") {
+    return config.meets_peers() && config.rdzv_backend != "static";
+  }
   if (config.max_nodes == 1) return false;
-  if (name == "MASTER_ADDR" || name == "MASTER_PORT") return config.rdzv_backend != "static";
   return name == "RANK" || name == "WORLD_SIZE" || name == "GROUP_RANK" || name == "GROUP_WORLD_SIZE" ||
          name == "ROLE_RANK" || name == "ROLE_WORLD_SIZE";
 }
@@ -67,7 +68,7 @@ worker::Variables own_variables(const DryRun& plan, const LaunchConfig& config, 
   env.rank = env.local_rank = env.role_rank = local_rank;
   env.world_size = env.local_world_size = env.role_world_size = plan.spec.local_world_size;
   env.role_name = plan.spec.role;
-  const bool several = config.max_nodes > 1;
+  const bool several = config.meets_peers();
   env.master_addr = config.standalone ? "127.0.0.1" : config.master_addr;
   if (several) env.master_addr = config.rendezvous_endpoint.host;
   env.master_port = several ? *config.rendezvous_endpoint.port : config.master_port.value_or(0);
@@ -142,8 +143,10 @@ std::string rank_text(const DryRun& plan, const LaunchConfig& config, int local_
     text += "  cpus:    " + to_text(plan.spec.cpus.at(static_cast<std::size_t>(local_rank))) + "\n";
   }
   const RedirectPolicy& redirects = plan.spec.redirects;
-  text += "  stdout:  " + destination(routes.out, folder + "/stdout.log", prefix, redirects.out_filters) + "\n";
-  text += "  stderr:  " + destination(routes.err, folder + "/stderr.log", prefix, redirects.err_filters) + "\n";
+  text +=
+      "  stdout:  " + destination(routes.out, folder + "/stdout.log", prefix, redirects.out_filters) + "\n";
+  text +=
+      "  stderr:  " + destination(routes.err, folder + "/stderr.log", prefix, redirects.err_filters) + "\n";
   text += "  environment, beside what is inherited:\n";
   const worker::Variables own =
       own_variables(plan, config, local_rank, folder.empty() ? "" : folder + "/error.json");

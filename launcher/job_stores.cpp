@@ -15,9 +15,6 @@ namespace {
 
 constexpr char kLoopback[] = "127.0.0.1";
 
-bool several_nodes(const LaunchConfig& config) {
-  return config.max_nodes > 1;
-}
 bool is_static(const LaunchConfig& config) {
   return config.rdzv_backend == "static";
 }
@@ -25,7 +22,7 @@ bool is_static(const LaunchConfig& config) {
 }  // namespace
 
 JobStores::JobStores(asio::io_context& io, const LaunchConfig& config) : io_(io), config_(config) {
-  if (!several_nodes(config)) {
+  if (!config.meets_peers()) {
     std::optional<asio::ip::address> address;  // every interface, unless nobody outside may come
     if (config.standalone) address = asio::ip::address_v4::loopback();
     workers_ = std::make_unique<store::StoreServer>(
@@ -60,7 +57,7 @@ void JobStores::serve(async::TaskGroup& tasks) {
 }
 
 std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() const {
-  if (!several_nodes(config_)) {
+  if (!config_.meets_peers()) {
     return std::make_unique<rendezvous::SoloRendezvous>(io_.get_executor(),
                                                         config_.standalone ? kLoopback : config_.master_addr);
   }
@@ -81,7 +78,7 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() const {
 }
 
 StoreEndpoint JobStores::open_worker_store(const std::string& own_address) {
-  if (several_nodes(config_) && is_static(config_)) {
+  if (config_.meets_peers() && is_static(config_)) {
     agents_->start_empty_table();
     return {config_.rendezvous_endpoint.host, agents_->port()};
   }

@@ -43,7 +43,9 @@ struct LaunchConfig {
   std::string run_id;
   rendezvous::Settings rdzv_settings;
   rendezvous::RendezvousLimits rdzv_limits;
-  rendezvous::Endpoint rendezvous_endpoint;  // of several nodes; with a port
+  rendezvous::Endpoint rendezvous_endpoint;  // where agents meet, with a port; without: this one is alone
+
+  bool meets_peers() const { return rendezvous_endpoint.port.has_value(); }
   std::string master_addr = "127.0.0.1";
   std::optional<std::uint16_t> master_port;
   std::optional<std::string> local_addr;

@@ -236,7 +236,7 @@ awaitable<bool> LocalRunner::wait_until_gone(async::Deadline limit) {
 awaitable<void> LocalRunner::kill_all() {
   for (const Worker& worker : workers_) {
     if (!reaper_.end_of(worker.pid)) {
-      spdlog::warn("rank {} (pid {}) has not ended in time; killing it", worker.ranks.global, worker.pid);
+      spdlog::warn("rank {} (pid {}) is still there; killing it", worker.ranks.global, worker.pid);
     }
   }
   const async::Deadline limit = async::Deadline::after(kKillLimit);

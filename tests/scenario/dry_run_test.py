@@ -99,7 +99,7 @@ class DryRun(ScenarioTest):
         self.assertEqual(streams("-r0:1", "-t1:2")[0], (f"{folder}/stdout.log", "shown"))
         self.assertEqual(streams("-r0:1", "-t1:2")[1][1],
                          f"{folder[:-1]}1/stderr.log, and shown with the prefix '[default1]:'")
-        self.assertIn("L/job_XXXXXX/attempt_0/1/stderr.log", streams("--log-dir=L", "--rdzv-id=job", "-r3")[1][1])
+        self.assertIn("L/job_XXXXXXXX/attempt_0/1/stderr.log", streams("--log-dir=L", "--rdzv-id=job", "-r3")[1][1])
         self.assertEqual(streams("--log-dir=/dev/null", "-r3"), [("shown", "shown")] * 2)
 
     def test_gpus(self):

@@ -251,7 +251,7 @@ while :; do sleep 300 & wait $!; done
                             "[ $RANK = 1 ] && [ -n \"$FAIL\" ] && exit 5\nwhile :; do sleep 300; done")
         job = self.run_to_end("--nproc-per-node=2", "--shutdown-timeout=1", "./w.sh", env={"FAIL": "1"})
         self.assertEqual(job.code, 1)
-        self.assertIn("has not ended in time; killing it", job.err)
+        self.assertIn("is still there; killing it", job.err)
         self.assertIn("(SIGKILL)", job.err)
         self.assert_nothing_left(job)
         os.remove(self.path("up.0"))

@@ -73,8 +73,9 @@ class Taken(ScenarioTest):
             with self.subTest(option.name):
                 # Where the meeting place counts, one is given.
                 beside = option.beside
-                if option.name in ("--rdzv-conf", "--local-addr"):
-                    beside = ("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:29515")
+                if option.name in ("--rdzv-conf", "--local-addr", "--rdzv-backend"):
+                    backend = () if option.name == "--rdzv-backend" else ("--rdzv-backend=c10d",)
+                    beside = (*backend, "--rdzv-endpoint=localhost:29515")
                 env = {variable_of(option): "1" if option.good is None else option.good}
                 self.assertNotEqual(self.dry_run(*beside, env=env), self.dry_run(*beside))
 
