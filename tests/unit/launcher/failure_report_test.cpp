@@ -136,6 +136,38 @@ TEST(FailureReport, Json) {
   EXPECT_EQ(parsed.at("run_id"), "run1");
 }
 
+// What one node tells the others comes out of their reports as it went in.
+TEST(FailureReport, ARootCauseOfAnotherNode) {
+  WorkerFailure root = failure(1, Exited{7}, 1);
+  root.stderr_tail = "last words\n";
+  const JobCause told = JobCause::of(report({root}));
+  FailureReport here = report({failure(0, Signaled{SIGTERM}, 2, true)});
+  here.host = "host2";
+  here.elsewhere = JobCause::from_json(told.to_json(), "unused");
+  const std::string text = to_text(here);
+  const std::string cause = text.substr(text.find("Root Cause"));
+  EXPECT_THAT(cause, HasSubstr("host      : host1\n"));
+  EXPECT_THAT(cause, HasSubstr("exitcode  : 7 (pid: 101)"));
+  EXPECT_THAT(cause, HasSubstr("    last words\n"));
+  EXPECT_THAT(text, HasSubstr("host      : host2\n"));
+  const json parsed = json::parse(to_json(here));
+  EXPECT_EQ(parsed.at("root_cause").at("host"), "host1");
+  EXPECT_EQ(parsed.at("root_cause").at("exit_code"), 7);
+  EXPECT_EQ(parsed.at("failures").size(), 1u);
+}
+
+TEST(FailureReport, ANodeThatWasLost) {
+  FailureReport here = report({});
+  for (const char* told : {R"({"sentence":"","text":"","record":""})", "garbage", "{}", R"({"text":7})"}) {
+    here.elsewhere = JobCause::from_json(told, "node 1 (h) has left");
+    EXPECT_THAT(to_text(here), HasSubstr("Root Cause (first observed failure):\n  node 1 (h) has left\n")) << told;
+    const json cause = json::parse(to_json(here)).at("root_cause");
+    EXPECT_EQ(cause.at("class"), "node");
+    EXPECT_EQ(cause.at("message"), "node 1 (h) has left");
+    EXPECT_TRUE(cause.at("exit_code").is_null());
+  }
+}
+
 TEST(FailureReport, Classes) {
   EXPECT_EQ(failure_class(failure(0, Exited{1}, 1)), "exit");
   EXPECT_EQ(failure_class(failure(0, Signaled{SIGABRT}, 1)), "signal");
