@@ -78,13 +78,15 @@ worker::Variables own_variables(const DryRun& plan, const LaunchConfig& config, 
   env.error_file = error_file;
   worker::Variables variables = worker::to_variables(env);
   if (plan.spec.own_variables.empty()) return variables;
-  for (const auto& [name, value] : plan.spec.own_variables.at(static_cast<std::size_t>(local_rank))) {
+  for (const std::pair<std::string, std::string>& own :
+       plan.spec.own_variables.at(static_cast<std::size_t>(local_rank))) {
     const worker::Variables::iterator same = std::find_if(
-        variables.begin(), variables.end(), [&](const auto& variable) { return variable.first == name; });
+        variables.begin(), variables.end(),
+        [&own](const std::pair<std::string, std::string>& given) { return given.first == own.first; });
     if (same == variables.end()) {
-      variables.emplace_back(name, value);
+      variables.push_back(own);
     } else {
-      same->second = value;
+      same->second = own.second;
     }
   }
   return variables;

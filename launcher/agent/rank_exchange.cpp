@@ -44,6 +44,7 @@ awaitable<void> wait_for(store::Store& store, std::vector<store::Key> keys, std:
 // Group rank 0: from what all bring to what each gets.
 awaitable<void> assign_all(store::Store& store, int nodes, StoreEndpoint endpoint) {
   std::vector<store::Key> keys;
+  keys.reserve(static_cast<std::size_t>(nodes));
   for (int rank = 0; rank < nodes; ++rank) keys.push_back(brought(rank));
   co_await wait_for(store, keys, "a node");
   const std::vector<store::Bytes> texts = co_await store.multi_get(keys);
