@@ -7,6 +7,7 @@
 
 #include "trainer/command_line.hpp"
 #include "trainer/datasets/dataset.hpp"
+#include "trainer/optimizer.hpp"
 #include "trainer/train_config.hpp"
 #include "trainer/trainer.hpp"
 #include "worker_runtime/contract/worker_env.hpp"
@@ -30,6 +31,9 @@ int run(int argc, char** argv) {
   if (line->print_config) return 0;
 
   worker::start_log(env.rank);
+  if (env.rank == 0 && trainer::base_learning_rate(config.optimizer) == 0) {
+    worker::log_warning("\"optimizer.lr\" is 0: the run will leave the weights as they are");
+  }
   trainer::Dataset dataset =
       std::visit([](const auto& data) { return trainer::load_dataset(data); }, config.data);
   const worker::WorkerDevice device = worker::choose_device(env);
