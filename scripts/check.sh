@@ -10,6 +10,7 @@ tidy=yes
 case ${1-} in
   '') ;;
   --no-tidy) tidy=no ;;
+  -h | --help) show_help ;;
   *) die "unknown option '$1'; usage: scripts/check.sh [--no-tidy]" ;;
 esac
 

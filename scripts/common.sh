@@ -8,6 +8,9 @@ export CPPRUN_VENV
 say() { printf '==> %s\n' "$*"; }
 die() { printf '%s: %s\n' "$(basename -- "$0")" "$*" >&2; exit 1; }
 
+# Prints the comment at the head of the script, which is its help, and ends.
+show_help() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0; }
+
 # A C++ compiler that reads LibTorch's headers takes up to 2 GB, so memory limits the jobs as well as cores.
 build_jobs() {
   local cores memory_gb
@@ -19,13 +22,16 @@ build_jobs() {
 
 # build FOLDER PRESET [cmake -D options...] -- [targets...]: configures, then builds the targets (default: all).
 build() {
-  local folder=$1 preset=$2 definitions=()
+  local folder=$1 preset=$2 definitions=() output
   shift 2
   while [ "$1" != -- ]; do definitions+=("$1"); shift; done
   shift
   cd "$root" || exit
   say "Configuring $folder"
-  cmake --preset "$preset" -B "$folder" --log-level=WARNING -DCPPRUN_VENV="$CPPRUN_VENV" "${definitions[@]}"
+  output=$(cmake --preset "$preset" -B "$folder" -DCPPRUN_VENV="$CPPRUN_VENV" "${definitions[@]}" 2>&1) || {
+    printf '%s\n' "$output" >&2
+    return 1
+  }
   say "Building $folder (a first build takes minutes; later ones build only what changed)"
   cmake --build "$folder" -j "$(build_jobs)" ${1:+--target "$@"}
 }

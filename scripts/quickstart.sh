@@ -6,8 +6,12 @@
 set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
+case ${1-} in
+  -h | --help) show_help ;;
+esac
+
 "$root/scripts/setup.sh"
-build build/release release -- cpprun cpprun-train
+build build/release release -- programs
 job=(build/release/bin/cpprun --standalone --nproc_per_node=2 cpprun-train --config conf/trainer/digits.json "$@")
 say "Running: ${job[*]}"
 exec "${job[@]}"

@@ -22,7 +22,7 @@ for argument in "$@"; do
     --no-torch) flavour=none ;;
     --tests) flavour=torch ;;
     --checks) packages+=(clang-tidy mandoc shellcheck) ;;
-    -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    -h | --help) show_help ;;
     *) die "unknown option '$argument'; see scripts/setup.sh --help" ;;
   esac
 done

@@ -16,7 +16,7 @@ while [ $# -gt 0 ]; do
     --no-torch) folder=build/launcher setup=--no-torch definitions=(-DCPPRUN_WITH_TORCH=OFF) ;;
     --asan) folder=build/asan preset=asan setup=--no-torch ;;
     --slow) exclusion=() ;;
-    -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    -h | --help) show_help ;;
     *) break ;;
   esac
   shift

@@ -5,8 +5,6 @@
 #include <numeric>
 #include <sstream>
 
-#include "worker_runtime/recorded_main.hpp"
-
 namespace cpprun::trainer {
 
 using nlohmann::ordered_json;
@@ -53,8 +51,9 @@ std::string Range::text() const {
 SectionReader::SectionReader(const ordered_json& object, std::string path)
     : object_(object), path_(std::move(path)) {
   if (object_.is_object()) return;
-  const std::string name = path_.empty() ? "the config" : "\"" + path_.substr(0, path_.size() - 1) + "\"";
-  throw worker::ConfigError(name + " must be a JSON object, not " + object_.dump());
+  const std::string key = path_.substr(0, path_.empty() ? 0 : path_.size() - 1);
+  throw KeyError({key}, (key.empty() ? std::string("the config") : "\"" + key + "\"") +
+                            " must be a JSON object, not " + object_.dump());
 }
 
 void SectionReader::number(std::string_view key, double& value, Range range) {
@@ -120,8 +119,8 @@ void SectionReader::finish() const {
         *std::min_element(known_.begin(), known_.end(), [&name](const std::string& a, const std::string& b) {
           return edit_distance(name, a) < edit_distance(name, b);
         });
-    throw worker::ConfigError("unknown key \"" + path_ + key + "\"; the nearest known key is \"" + path_ +
-                              nearest + "\"");
+    throw KeyError({path_ + key}, "unknown key \"" + path_ + key + "\"; the nearest known key is \"" + path_ +
+                                      nearest + "\"");
   }
 }
 
@@ -148,8 +147,8 @@ std::int64_t SectionReader::checked_integer(std::string_view key, const ordered_
 }
 
 void SectionReader::refuse(std::string_view key, const std::string& right, const ordered_json& found) const {
-  throw worker::ConfigError("\"" + path_ + std::string(key) + "\" must be " + right + ", not " +
-                            found.dump());
+  const std::string name = path_ + std::string(key);
+  throw KeyError({name}, "\"" + name + "\" must be " + right + ", not " + found.dump());
 }
 
 }  // namespace cpprun::trainer

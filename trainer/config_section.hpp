@@ -13,7 +13,17 @@
 #include <variant>
 #include <vector>
 
+#include "worker_runtime/recorded_main.hpp"
+
 namespace cpprun::trainer {
+
+// What is wrong with a key's value, or with those of several together; the text names them too.
+struct KeyError : worker::ConfigError {
+  KeyError(std::vector<std::string> dotted_keys, const std::string& sentence)
+      : worker::ConfigError(sentence), keys(std::move(dotted_keys)) {}
+
+  std::vector<std::string> keys;  // "": the whole config
+};
 
 // The values that a number may have. An open end is not itself allowed.
 struct Range {
@@ -32,8 +42,8 @@ inline constexpr Range kPositive{.low = 0, .low_open = true};
 inline constexpr Range kZeroToBelowOne{.low = 0, .high = 1, .high_open = true};
 inline constexpr Range kShare{.low = 0, .high = 1};
 
-// Takes the keys of `object` one by one; a key that is not there leaves its value as it is. Throws
-// worker::ConfigError with the key's dotted name. `object` must outlive the reader.
+// Takes the keys of `object` one by one; a key that is not there leaves its value as it is. Throws KeyError.
+// `object` must outlive the reader.
 class SectionReader {
  public:
   // `path` is the dotted name of the section with a trailing dot, or empty for the whole config.

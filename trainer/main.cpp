@@ -7,6 +7,8 @@
 
 #include "trainer/command_line.hpp"
 #include "trainer/datasets/dataset.hpp"
+#include "trainer/optimizer.hpp"
+#include "trainer/thread_waiting.hpp"
 #include "trainer/train_config.hpp"
 #include "trainer/trainer.hpp"
 #include "worker_runtime/contract/worker_env.hpp"
@@ -23,6 +25,7 @@ int run(int argc, char** argv) {
   const std::optional<trainer::CommandLine> line = trainer::parse_command_line(argc, argv);
   if (!line) return 0;
   const trainer::TrainConfig config = trainer::load_config(line->config_file, line->overrides);
+  if (!line->print_config) trainer::wait_without_spinning(argv);
   // Without a launcher this is a job of one process.
   const worker::WorkerEnv env = worker::launched() ? worker::from_environment() : worker::WorkerEnv{};
   if (line->print_config || env.rank == 0) std::puts(trainer::to_json(config).c_str());
@@ -30,6 +33,9 @@ int run(int argc, char** argv) {
   if (line->print_config) return 0;
 
   worker::start_log(env.rank);
+  if (env.rank == 0 && trainer::base_learning_rate(config.optimizer) == 0) {
+    worker::log_warning("\"optimizer.lr\" is 0: the run will leave the weights as they are");
+  }
   trainer::Dataset dataset =
       std::visit([](const auto& data) { return trainer::load_dataset(data); }, config.data);
   const worker::WorkerDevice device = worker::choose_device(env);

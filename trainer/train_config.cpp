@@ -1,11 +1,14 @@
 #include "trainer/train_config.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <sstream>
 
 #include "trainer/config_section.hpp"
+#include "trainer/config_text.hpp"
 #include "worker_runtime/recorded_main.hpp"
 
 namespace cpprun::trainer {
@@ -130,64 +133,117 @@ void fields(F& f, TrainConfig& c) {
 
 namespace {
 
-ordered_json parse(const std::string& text) {
+// One --set, taken apart.
+struct Override {
+  std::string text;  // key=value as it was given
+  std::string key;   // dotted
+  ordered_json value;
+
+  // Whether it set one of these keys, or something around or within one.
+  bool touches(const std::vector<std::string>& keys) const {
+    return std::any_of(keys.begin(), keys.end(), [this](const std::string& other) {
+      return key == other || other.starts_with(key + ".") || key.starts_with(other + ".");
+    });
+  }
+};
+
+// An error whose cause is the command line and not the file.
+struct OverrideError : worker::ConfigError {
+  OverrideError(const std::string& text, const std::string& sentence)
+      : worker::ConfigError("--set " + text + ": " + sentence) {}
+};
+
+ordered_json override_value(const std::string& text) {
+  return ordered_json::accept(text) ? parse_config_text(text) : ordered_json(text);
+}
+
+Override parse_override(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw OverrideError(text, "write key=value, for example optimizer.lr=0.01");
+  }
   try {
-    return ordered_json::parse(text);
-  } catch (const ordered_json::parse_error& error) {
-    throw worker::ConfigError("is not JSON: " + std::string(error.what()));
+    return {text, text.substr(0, equals), override_value(text.substr(equals + 1))};
+  } catch (const worker::ConfigError& error) {
+    throw OverrideError(text, error.what());
   }
 }
 
-void apply_override(ordered_json& config, const std::string& assignment) {
-  const std::size_t equals = assignment.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    throw worker::ConfigError("--set " + assignment + ": write key=value, for example optimizer.lr=0.01");
+// A section of another type than the file's begins anew: the file's keys belong to the type that it names.
+void begin_section_anew(ordered_json& config, const Override& change) {
+  static const std::map<std::string, std::string_view> kDefaultTypes{
+      {"model", kModels[0]}, {"data", kData[0]}, {"optimizer", kOptimizers[0]}, {"schedule", kSchedules[0]}};
+  for (const auto& [section, default_type] : kDefaultTypes) {
+    if (change.key != section + ".type" || !config.is_object()) continue;
+    const ordered_json found = config.value(section, ordered_json::object());
+    if (!found.is_object()) continue;  // refused when it is read
+    if (found.value("type", ordered_json(default_type)) != change.value) {
+      config[section] = {{"type", change.value}};
+    }
   }
+}
+
+void apply(ordered_json& config, const Override& change) {
   ordered_json* place = &config;
-  std::istringstream keys(assignment.substr(0, equals));
+  std::istringstream keys(change.key);
   for (std::string key; std::getline(keys, key, '.');) {
     if (!place->is_object() && !place->is_null()) {
-      throw worker::ConfigError("--set " + assignment + ": nothing can be set within the value " +
-                                place->dump());
+      throw OverrideError(change.text, "nothing can be set within the value " + place->dump());
     }
     place = &(*place)[key];
   }
-  const std::string value = assignment.substr(equals + 1);
-  ordered_json parsed = ordered_json::parse(value, nullptr, /*allow_exceptions=*/false);
-  *place = parsed.is_discarded() ? ordered_json(value) : std::move(parsed);
+  *place = change.value;
 }
 
 // What no single key can tell.
 void check_together(const TrainConfig& config) {
   const SgdConfig* sgd = std::get_if<SgdConfig>(&config.optimizer);
   if (sgd != nullptr && sgd->nesterov && sgd->momentum == 0) {
-    throw worker::ConfigError("\"optimizer.nesterov\" needs an \"optimizer.momentum\" above 0");
+    throw KeyError({"optimizer.nesterov", "optimizer.momentum"},
+                   "\"optimizer.nesterov\" needs an \"optimizer.momentum\" above 0");
   }
   const CnnConfig* cnn = std::get_if<CnnConfig>(&config.model);
   if (cnn != nullptr && cnn->channels.empty()) {
-    throw worker::ConfigError("\"model.channels\" must name at least one block, not []");
+    throw KeyError({"model.channels"}, "\"model.channels\" must name at least one block, not []");
   }
   const IdxConfig* idx = std::get_if<IdxConfig>(&config.data);
   if (idx != nullptr && idx->dir.empty()) {
-    throw worker::ConfigError("\"data.dir\" must name the folder of the IDX files");
+    throw KeyError({"data.dir", "data.type"}, "\"data.dir\" must name the folder of the IDX files");
   }
   if (cnn != nullptr && idx == nullptr) {
-    throw worker::ConfigError("\"model.type\" \"cnn\" needs images: use \"data.type\" \"idx\", or \"mlp\"");
+    throw KeyError(
+        {"model.type", "data.type"},
+        "\"model.type\" \"cnn\" needs images: use \"data.type\" \"idx\", or \"model.type\" \"mlp\"");
   }
+}
+
+TrainConfig read_config(const ordered_json& json, const std::vector<Override>& changes) {
+  TrainConfig config;
+  try {
+    SectionReader reader(json, "");
+    fields(reader, config);
+    reader.finish();
+    check_together(config);
+  } catch (const KeyError& error) {
+    for (auto change = changes.rbegin(); change != changes.rend(); ++change) {
+      if (change->touches(error.keys)) throw OverrideError(change->text, error.what());
+    }
+    throw;
+  }
+  if (!json.contains("shuffle_seed")) config.shuffle_seed = config.seed;
+  return config;
 }
 
 }  // namespace
 
 TrainConfig parse_config(const std::string& text, const std::string& folder,
                          const std::vector<std::string>& overrides) {
-  ordered_json json = parse(text);
-  for (const std::string& assignment : overrides) apply_override(json, assignment);
-  TrainConfig config;
-  SectionReader reader(json, "");
-  fields(reader, config);
-  reader.finish();
-  if (!json.contains("shuffle_seed")) config.shuffle_seed = config.seed;
-  check_together(config);
+  ordered_json json = parse_config_text(text);
+  std::vector<Override> changes;
+  for (const std::string& override_text : overrides) changes.push_back(parse_override(override_text));
+  for (const Override& change : changes) begin_section_anew(json, change);
+  for (const Override& change : changes) apply(json, change);
+  TrainConfig config = read_config(json, changes);
   if (IdxConfig* idx = std::get_if<IdxConfig>(&config.data)) {
     idx->dir = (std::filesystem::path(folder) / idx->dir).lexically_normal().string();
   }
@@ -204,6 +260,8 @@ TrainConfig load_config(const std::string& file, const std::vector<std::string>&
   }
   try {
     return parse_config(text.str(), std::filesystem::absolute(file).parent_path().string(), overrides);
+  } catch (const OverrideError&) {
+    throw;
   } catch (const worker::ConfigError& error) {
     throw worker::ConfigError(file + ": " + error.what());
   }

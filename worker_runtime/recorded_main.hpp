@@ -20,8 +20,8 @@ struct ConfigError : std::runtime_error {
 
 // Runs `body` and returns the process's exit code: the body's own, or 2 after a ConfigError (or the
 // contract's EnvironmentError), or 1 after any other exception. An exception is written to stderr as
-// "cpprun worker (rank R): <type>: <message>", and to the file named by TORCHELASTIC_ERROR_FILE, if there is
-// one, as an ErrorRecord. Must be called once, from main.
+// "PROGRAM (rank R): <message>", the message of a failure (1) preceded by the exception's type, and to the
+// file named by TORCHELASTIC_ERROR_FILE, if there is one, as an ErrorRecord. Must be called once, from main.
 int recorded_main(const std::function<int()>& body);
 
 }  // namespace cpprun::worker

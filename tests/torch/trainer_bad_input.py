@@ -13,6 +13,10 @@ class BadInput(TrainerTest):
                               timeout=LIMIT_S)
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        # A sentence for a person: no names of C++ classes, none of a library's error codes.
+        self.assertNotIn("::", done.stderr)
+        self.assertNotIn("exception", done.stderr)
+        self.assertTrue(done.stderr.startswith("cpprun-train: "), done.stderr)
         return done.stderr
 
     def refused_config(self, changes):
@@ -29,7 +33,16 @@ class BadInput(TrainerTest):
         self.assertIn('unknown key "epoch"; the nearest known key is "epochs"', self.refused_config({"epoch": 1}))
         self.assertIn('"optimizer.lr" must be a number', self.refused_config({"optimizer.lr": "0.1"}))
         (self.scratch / "broken.json").write_text('{"epochs": ')
-        self.assertIn("broken.json: is not JSON", self.refusal("--config", "broken.json"))
+        self.assertIn("broken.json: line 1: this is not valid JSON", self.refusal("--config", "broken.json"))
+        (self.scratch / "twice.json").write_text('{"epochs": 1, "epochs": 2}')
+        self.assertIn('twice.json: the key "epochs" stands there twice', self.refusal("--config", "twice.json"))
+
+    def test_overrides(self):
+        digits = SOURCE / "conf/trainer/digits.json"
+        for override in ("epochs=abc", "epochs", "epoch=1", "model.type=rnn"):
+            with self.subTest(override):
+                self.assertTrue(self.refusal("--config", digits, "--set", override)
+                                .startswith(f"cpprun-train: --set {override}: "))
 
     def test_too_few_examples(self):
         self.assertIn("validation set is empty", self.refused_config({"data.val_examples": 0}))
@@ -59,6 +72,10 @@ class BadInput(TrainerTest):
                               cwd=self.scratch, env=environment(), capture_output=True, text=True, timeout=LIMIT_S)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f'"dir": "{SOURCE}/conf/data/digits"', done.stdout)
+
+    def test_a_learning_rate_of_0_is_no_secret(self):
+        done = self.worker(self.folder("zero"), with_changes(MLP, {"optimizer.lr": 0, "epochs": 1}))
+        self.assertIn('"optimizer.lr" is 0', done.stderr)
 
     def test_a_diverged_run_ends_on_all_ranks(self):
         config = with_changes(MLP, {"optimizer": {"type": "sgd", "lr": 1e30}, "schedule": {"type": "constant"}})

@@ -108,7 +108,7 @@ Failed fail_with(const std::string& kind) {
 TEST(RecordedMain, RecordsAnException) {
   const Failed failed = fail_with("runtime");
   EXPECT_EQ(failed.result.exit_code, 1);
-  EXPECT_EQ(failed.result.standard_error, "cpprun worker (rank 0): std::runtime_error: boom\nsecond line\n");
+  EXPECT_EQ(failed.result.standard_error, "worker_runtime_test (rank 0): std::runtime_error: boom\nsecond line\n");
   ASSERT_TRUE(failed.record);
   EXPECT_THAT(failed.record->message, StartsWith("std::runtime_error: boom"));
   EXPECT_GT(failed.record->timestamp, 1'700'000'000);
@@ -118,7 +118,7 @@ TEST(RecordedMain, EndsWith2WhereARestartCannotHelp) {
   const Failed failed = fail_with("config");
   EXPECT_EQ(failed.result.exit_code, 2);
   ASSERT_TRUE(failed.record);
-  EXPECT_EQ(failed.record->message, "cpprun::worker::ConfigError: learning_rate must be a number");
+  EXPECT_EQ(failed.record->message, "learning_rate must be a number");
 }
 
 TEST(RecordedMain, RecordsWhatIsNoException) {

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "worker_runtime/recorded_main.hpp"
 
@@ -12,6 +13,7 @@ namespace cpprun::trainer {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 TrainConfig parsed(const std::string& text, const std::vector<std::string>& overrides = {}) {
   return parse_config(text, "/configs", overrides);
@@ -66,6 +68,27 @@ TEST(TrainConfig, OverridesComeLast) {
   EXPECT_EQ(config.checkpoint.dir, "runs/7");
 }
 
+TEST(TrainConfig, ASectionOfAnotherTypeBeginsAnew) {
+  const std::string digits = R"({
+    "model": {"type": "cnn", "channels": [8], "hidden": 64},
+    "data": {"type": "idx", "dir": "d", "shift": 1},
+    "optimizer": {"lr": 0.5, "beta1": 0.5}})";
+  const TrainConfig config =
+      parsed(digits, {"model.hidden=[4]", "model.type=mlp", "data.type=synthetic", "optimizer.type=sgd"});
+  EXPECT_EQ(std::get<MlpConfig>(config.model).hidden, std::vector<int>{4});  // an override stays
+  EXPECT_TRUE(std::holds_alternative<SyntheticConfig>(config.data));
+  EXPECT_EQ(std::get<SgdConfig>(config.optimizer).lr, SgdConfig{}.lr);
+}
+
+TEST(TrainConfig, ASectionOfTheSameTypeKeepsItsKeys) {
+  const TrainConfig config = parsed(R"({
+    "model": {"type": "mlp", "hidden": [4]},
+    "optimizer": {"lr": 0.5}})",
+                                    {"model.type=mlp", "optimizer.type=adamw", "schedule.type=constant"});
+  EXPECT_EQ(std::get<MlpConfig>(config.model).hidden, std::vector<int>{4});
+  EXPECT_EQ(std::get<AdamWConfig>(config.optimizer).lr, 0.5);  // adamw is the type where none is named
+}
+
 TEST(TrainConfig, PrintsWhatItReadsBack) {
   const std::string text = to_json(parsed(
       R"({"seed": 1, "model": {"type": "cnn"}, "data": {"type": "idx", "dir": "d"},
@@ -89,7 +112,7 @@ TEST(TrainConfig, RefusesWithOneSentenceThatNamesTheKey) {
        {},
        R"(unknown key "optimizer.lrr"; the nearest known key is "optimizer.lr")"},
       {R"({"model": {"type": "mlp", "channels": [1]}})", {}, R"(unknown key "model.channels")"},
-      {"{}", {"epoch=3"}, R"(unknown key "epoch"; the nearest known key is "epochs")"},
+      {"{}", {"epoch=3"}, R"(--set epoch=3: unknown key "epoch"; the nearest known key is "epochs")"},
       {R"({"epochs": "3"})", {}, R"("epochs" must be a whole number of at least 1, not "3")"},
       {R"({"epochs": 1.5})", {}, R"("epochs" must be a whole number of at least 1, not 1.5)"},
       {R"({"epochs": 0})", {}, R"("epochs" must be a whole number of at least 1)"},
@@ -124,7 +147,34 @@ TEST(TrainConfig, RefusesWithOneSentenceThatNamesTheKey) {
        {},
        R"("model.channels" must name at least one block)"},
       {"[]", {}, "the config must be a JSON object, not []"},
-      {"{", {}, "is not JSON"},
+      {"{", {}, "line 1: this is not valid JSON: "},
+      {"", {}, "line 1: this is not valid JSON: "},
+      {"{\n  \"epochs\": 3,\n  \"seed\" 4\n}", {}, "line 3: this is not valid JSON: "},
+      {"{\n  \"epochs\": 3\n", {}, "line 3: this is not valid JSON: "},
+      {R"({"epochs": 3, "epochs": 4})", {}, R"(the key "epochs" stands there twice)"},
+      {R"({"seed": 1, "model": {"hidden": [1], "hidden": [2]}})",
+       {},
+       R"(the key "model.hidden" stands there twice)"},
+      {"{}",
+       {R"(model={"hidden":[1],"hidden":[2]})"},
+       R"(--set model={"hidden":[1],"hidden":[2]}: the key "hidden")"},
+      {"{}", {"epochs=abc"}, R"(--set epochs=abc: "epochs" must be a whole number of at least 1, not "abc")"},
+      {R"({"model": {"hidden": [1]}})",
+       {"model=3"},
+       R"(--set model=3: "model" must be a JSON object, not 3)"},
+      {"{}", {R"(optimizer={"lr":"x"})"}, R"(--set optimizer={"lr":"x"}: "optimizer.lr" must be)"},
+      {"{}", {"epochs.first=1"}, R"(--set epochs.first=1: "epochs" must be a whole number)"},
+      {"{}", {"seed=1", "epochs=0", "epochs=-1"}, "--set epochs=-1: "},
+      {R"({"data": {"type": "synthetic"}})",
+       {"data.type=idx"},
+       R"(--set data.type=idx: "data.dir" must name)"},
+      {R"({"model": {"type": "cnn"}})",
+       {"data.type=synthetic"},
+       R"(--set data.type=synthetic: "model.type" "cnn")"},
+      {"{}", {"model.type=cnn"}, R"(--set model.type=cnn: "model.type" "cnn" needs images)"},
+      {R"({"model": {"type": "cnn"}})",
+       {"model.type=rnn"},
+       R"(--set model.type=rnn: "model.type" must be one of)"},
       {"{}", {"epochs"}, "--set epochs: write key=value"},
       {"{}", {"=3"}, "--set =3: write key=value"},
       {R"({"epochs": 3})", {"epochs.first=1"}, "--set epochs.first=1: nothing can be set within the value 3"},
@@ -132,6 +182,23 @@ TEST(TrainConfig, RefusesWithOneSentenceThatNamesTheKey) {
   for (const Refused& expected : cases) {
     EXPECT_THAT(refusal(expected.text, expected.overrides), HasSubstr(expected.sentence)) << expected.text;
   }
+}
+
+TEST(TrainConfig, BlamesTheFileForItsOwnFaultsOnly) {
+  const std::string file = testing::TempDir() + "/blame.json";
+  std::ofstream(file) << R"({"epochs": 0})";
+  const auto blame = [&file](const std::vector<std::string>& overrides) -> std::string {
+    try {
+      load_config(file, overrides);
+    } catch (const worker::ConfigError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(blame({"seed=1"}), StartsWith(file + ": \"epochs\" must be"));
+  EXPECT_THAT(blame({"epochs=abc"}), StartsWith("--set epochs=abc: \"epochs\" must be"));
+  EXPECT_THAT(blame({"epochs"}), StartsWith("--set epochs: write key=value"));
+  EXPECT_EQ(blame({"epochs=1"}), "accepted");
 }
 
 TEST(TrainConfig, NamesAFileThatCannotBeRead) {

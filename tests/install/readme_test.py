@@ -1,0 +1,59 @@
+"""The commands for several machines in README.md, run as they stand there but for names and ports."""
+import os
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN = pathlib.Path(os.environ["CPPRUN_BIN_DIR"])
+README = (pathlib.Path(os.environ["CPPRUN_SOURCE_DIR"]) / "README.md").read_text()
+LIMIT_S = 90  # a hang guard below ctest's own limit, not a measurement
+
+
+def free_port():
+    """Below the range from which the kernel hands out ports by itself."""
+    while True:
+        port = random.randint(12000, 31000)
+        with socket.socket(socket.AF_INET6) as probe:
+            try:
+                probe.bind(("::", port))
+                return port
+            except OSError:
+                continue
+
+
+class SeveralMachines(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="cpprun-readme-test-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        # One write a line, as the workers share a pipe.
+        (self.folder / "train.py").write_text(
+            "import os\nos.write(1, b'%s %s\\n' % (os.environb[b'RANK'], os.environb[b'WORLD_SIZE']))\n")
+
+    def ranks(self, *commands):
+        """What the workers of these commands, started together, say of themselves."""
+        port = str(free_port())
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}
+        environment.update(PATH=f"{BIN}:{os.environ['PATH']}", PYTHON_EXEC=sys.executable, TMPDIR=str(self.folder))
+        jobs = [subprocess.Popen(command.replace("node0", "127.0.0.1").replace("29500", port), shell=True,
+                                 cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 text=True) for command in commands]
+        ends = [job.communicate(timeout=LIMIT_S) for job in jobs]
+        self.assertEqual([job.returncode for job in jobs], [0] * len(jobs), ends)
+        return sorted(line for out, _ in ends for line in out.splitlines())
+
+    def test_commands(self):
+        commands = [line.split("  #")[0] for line in README.splitlines() if line.startswith("cpprun --nnodes")]
+        by_rank, meeting = [c for c in commands if "--node-rank" in c], [c for c in commands if "c10d" in c]
+        self.assertEqual((len(by_rank), len(meeting)), (2, 1))
+        everyone = [f"{rank} 8" for rank in range(8)]
+        self.assertEqual(self.ranks(*by_rank), everyone)
+        self.assertEqual(self.ranks(*meeting, *meeting), everyone)
+
+
+if __name__ == "__main__":
+    unittest.main()
