@@ -39,7 +39,7 @@ RoundEnd end_from(const std::string& text) {
 }
 
 std::string seconds_text(Clock::duration span) {
-  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(span).count()) + " s";
+  return std::to_string(std::chrono::ceil<std::chrono::seconds>(span).count()) + " s";
 }
 
 // In a wait of the store that only cancellation or an answer ends.
@@ -88,7 +88,8 @@ awaitable<void> StoreRendezvous::connect(Deadline deadline) {
       reason = error.what();
     }
     if (client_) break;
-    if (deadline.passed()) {
+    // The client gives up a little before its limit, where another try would not fit.
+    if (slice.time() == deadline.time()) {
       throw RendezvousError(Kind::Timeout, "timed out: no agent served the rendezvous within " +
                                                seconds_text(Clock::now() - began) + ": " + reason);
     }
