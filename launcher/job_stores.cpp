@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <chrono>
 #include <system_error>
+#include <thread>
 
 #include "rendezvous/solo_rendezvous.hpp"
 #include "rendezvous/store_rendezvous.hpp"
@@ -14,9 +17,19 @@ namespace cpprun::launcher {
 namespace {
 
 constexpr char kLoopback[] = "127.0.0.1";
+// How long a port may be taken by somebody's passing connection, which nobody listens at.
+constexpr std::chrono::seconds kPortPatience(2);
+constexpr std::chrono::milliseconds kPortPause(20);
 
 bool is_static(const LaunchConfig& config) {
   return config.rdzv_backend == "static";
+}
+
+bool somebody_listens(asio::io_context& io, std::uint16_t port) {
+  asio::ip::tcp::socket probe(io);
+  boost::system::error_code error;
+  probe.connect({asio::ip::make_address(kLoopback), port}, error);
+  return !error;
 }
 
 }  // namespace
@@ -39,14 +52,20 @@ JobStores::JobStores(asio::io_context& io, const LaunchConfig& config) : io_(io)
 
 // False where another agent of this machine serves the endpoint already.
 bool JobStores::bind_endpoint() {
-  try {
-    agents_ = std::make_unique<store::StoreServer>(
-        store::bind_acceptor(io_, std::nullopt, *config_.rendezvous_endpoint.port), config_.run_id);
-    return true;
-  } catch (const std::system_error& error) {
-    const bool inferred = !is_static(config_) && !config_.rdzv_limits.is_host;
-    if (inferred && error.code() == std::errc::address_in_use) return false;
-    throw;
+  const std::uint16_t port = *config_.rendezvous_endpoint.port;
+  const bool inferred = !is_static(config_) && !config_.rdzv_limits.is_host;
+  const async::Deadline limit = async::Deadline::after(kPortPatience);
+  for (;;) {
+    try {
+      agents_ =
+          std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, port), config_.run_id);
+      return true;
+    } catch (const std::system_error& error) {
+      if (!inferred || error.code() != std::errc::address_in_use) throw;
+      if (somebody_listens(io_, port)) return false;
+      if (limit.passed()) throw;
+    }
+    std::this_thread::sleep_for(kPortPause);  // nothing runs on this thread yet
   }
 }
 

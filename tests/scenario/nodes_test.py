@@ -255,6 +255,20 @@ class Joining(NodesTest):
             self.assertEqual(self.end(job), [4])
         self.assertRegex(job.err, f"{self.port}.*in use")
 
+    def test_a_port_that_a_passing_connection_has_is_waited_for(self):
+        """c10d: a port in use where nobody listens is not another agent's; it comes free."""
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            passing = socket.socket()
+            passing.bind(("127.0.0.1", self.port))
+            passing.connect(listener.getsockname())
+            jobs = [self.node(n, "--no-python", "true", static=False) for n in range(2)]
+            self.assertTrue(until(lambda: all(children(job.pid) for job in jobs)))
+            listener.accept()[0].close()  # first: the port that lingers is then the listener's
+            passing.close()
+        self.assertEqual(self.end(*jobs), [0, 0], jobs[0].err + jobs[1].err)
+
     def test_wrong_usage(self):
         for arguments, why in (
                 (("--nnodes=2", "--standalone"), "--standalone is for one node"),
