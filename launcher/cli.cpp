@@ -21,6 +21,7 @@ constexpr std::uint16_t kDefaultMasterPort = 29500;
 constexpr std::uint16_t kDefaultRendezvousPort = 29400;
 // What --shutdown-timeout falls back on.
 constexpr const char* kShutdownTimeout = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
+constexpr std::size_t kLongestRunId = 4096;
 constexpr int kMostWorkers = 10'000;  // of one node; more is a slip of the keyboard
 
 [[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& expected) {
@@ -197,6 +198,8 @@ void set_rendezvous(LaunchConfig& config, const RawOptions& raw) {
   if (raw.rdzv_backend != "static" && raw.rdzv_backend != "c10d") {
     refuse("--rdzv-backend", raw.rdzv_backend, "a backend of this version: static or c10d");
   }
+  if (raw.rdzv_id.size() > kLongestRunId)
+    refuse("--rdzv-id", raw.rdzv_id.substr(0, 32) + "...", "short enough");
   const bool is_static = raw.rdzv_backend == "static";
   config.standalone = raw.standalone ||
                       (config.max_nodes == 1 && (is_static ? raw.rdzv_endpoint.empty() && !config.master_port

@@ -56,7 +56,10 @@ class Members : public json::json_sax_t {
   bool number_float(number_float_t, const string_t& text) override {
     return scalar(FileValue::Kind::Text, text);
   }
-  bool string(string_t& text) override { return scalar(FileValue::Kind::Text, text); }
+  bool string(string_t& text) override {
+    // No argument and no variable can hold a NUL.
+    return text.find('\0') == std::string::npos ? scalar(FileValue::Kind::Text, text) : other();
+  }
   bool binary(binary_t&) override { return other(); }
   bool start_object(std::size_t) override {
     if (depth_ > 0) other();

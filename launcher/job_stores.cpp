@@ -9,6 +9,7 @@
 #include <system_error>
 #include <thread>
 
+#include "launcher/vital_task.hpp"
 #include "rendezvous/solo_rendezvous.hpp"
 #include "rendezvous/store_rendezvous.hpp"
 #include "rendezvous/this_host.hpp"
@@ -71,8 +72,8 @@ bool JobStores::bind_endpoint() {
 
 void JobStores::serve(async::TaskGroup& tasks) {
   tasks_ = &tasks;
-  if (agents_) tasks.start(agents_->run());
-  if (workers_) tasks.start(workers_->run());
+  if (agents_) tasks.start(vital(agents_->run()));
+  if (workers_) tasks.start(vital(workers_->run()));
 }
 
 std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() const {
@@ -93,6 +94,7 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() const {
   if (is_static(config_) || config_.node_rank > 0) config.node.wished_rank = config_.node_rank;
   config.address = config_.local_addr;
   config.limits = config_.rdzv_limits;
+  config.limits.survivor_patience = config_.shutdown_timeout + std::chrono::seconds(5);
   return std::make_unique<rendezvous::StoreRendezvous>(io_.get_executor(), std::move(config));
 }
 
@@ -105,7 +107,7 @@ StoreEndpoint JobStores::open_worker_store(const std::string& own_address) {
     workers_->start_empty_table();
   } else {
     workers_ = std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, 0));
-    tasks_->start(workers_->run());
+    tasks_->start(vital(workers_->run()));
   }
   return {own_address, workers_->port()};
 }

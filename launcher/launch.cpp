@@ -12,16 +12,17 @@
 #include <filesystem>
 
 #include "launcher/agent/agent.hpp"
-#include "launcher/job_stores.hpp"
+#include "launcher/dry_run.hpp"
 #include "launcher/health/stuck_policy.hpp"
 #include "launcher/health/timer_server.hpp"
-#include "launcher/dry_run.hpp"
+#include "launcher/job_stores.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/local_runner.hpp"
 #include "launcher/process/patient_write.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/process/visible_device.hpp"
 #include "launcher/report/own_error_file.hpp"
+#include "launcher/vital_task.hpp"
 #include "launcher/worker_command.hpp"
 #include "rendezvous/this_host.hpp"
 
@@ -160,13 +161,18 @@ std::unique_ptr<TimerServer> serve_timers(asio::io_context& io, const std::strin
   }
 }
 
+std::optional<std::string> own_master_addr(const LaunchConfig& config) {
+  const bool given = config.meets_peers() && config.rdzv_backend == "static";
+  return given ? std::optional<std::string>(config.rendezvous_endpoint.host) : std::nullopt;
+}
+
 // Everything that lives as long as the agent. Parts first, the group whose tasks use them last.
 class AgentProcess {
  public:
   AgentProcess(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
                const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat)
       : config_(config),
-        agent_config_{config.run_id, command.interpreter},
+        agent_config_{config.run_id, command.interpreter, own_master_addr(config)},
         spec_(worker_spec(config, command, ranks, seat.original_mask)),
         folder_(folder),
         events_(open_event_log(config, spec_)),
@@ -198,14 +204,14 @@ class AgentProcess {
  private:
   awaitable<void> run_agent() {
     stores_.serve(tasks_);
-    tasks_.start(reaper_.run());
-    tasks_.start(stop_signal_.watch_signals());
-    tasks_.start(stop_signal_.watch_guardian());
-    if (timers_) tasks_.start(watch_timers());
-    if (consoles_.err.is_terminal()) tasks_.start(watch_terminal());
+    tasks_.start(vital(reaper_.run()));
+    tasks_.start(vital(stop_signal_.watch_signals()));
+    tasks_.start(vital(stop_signal_.watch_guardian()));
+    if (timers_) tasks_.start(vital(watch_timers()));
+    if (consoles_.err.is_terminal()) tasks_.start(vital(watch_terminal()));
     const std::chrono::milliseconds limit =
         stuck_limit(std::getenv("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"));
-    if (limit.count() > 0) tasks_.start(runner_.watch_stuck(limit));
+    if (limit.count() > 0) tasks_.start(vital(runner_.watch_stuck(limit)));
     LoggedRendezvous handler(*handler_, events_);
     Agent agent(agent_config_, spec_, handler, runner_, stop_signal_, folder_,
                 [this](const std::string& address) { return stores_.open_worker_store(address); });
@@ -354,7 +360,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
     code = fail("UsageError", error.what(), kWrongUsage);
   } catch (const rendezvous::RendezvousError& error) {
     code = fail("RendezvousError", error.what(), kRendezvousFailed);
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     code = fail("SystemError", error.what(), kSystemRefused);
   }
   if (!keep_logs) folder.discard();

@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
     return run({argv + 1, argv + argc});
   } catch (const UsageError& error) {
     return fail("UsageError", error, kWrongUsage);
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     return fail("SystemError", error, kSystemRefused);
   }
 }

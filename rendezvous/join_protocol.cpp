@@ -62,7 +62,12 @@ std::optional<Node> node_from_json(const std::string& text) {
 Seating seat(const std::vector<Member>& members, const RoundRule& rule) {
   Seating seating;
   std::set<int> taken;
-  for (const Member& member : members) {
+  std::vector<Member> in_turn = members;
+  if (!rule.ranks_given) {
+    std::stable_partition(in_turn.begin(), in_turn.end(),
+                          [](const Member& member) { return member.node.previous_rank.has_value(); });
+  }
+  for (const Member& member : in_turn) {
     const int wish = member.node.wished_rank.value_or(-1);
     const bool fits = rule.ranks_given ? wish >= 0 && wish < rule.nodes && taken.insert(wish).second
                                        : static_cast<int>(seating.seated.size()) < rule.nodes;

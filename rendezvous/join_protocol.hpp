@@ -34,7 +34,8 @@ struct Seating {
   std::vector<Member> seated;   // in the order of arrival
   std::vector<Member> surplus;  // have no place while the seated ones live
 };
-// Those who came first are seated; where ranks are given, the first of each rank below the rule's nodes.
+// Survivors of the round before are seated, then who came first; where ranks are given, the first of each
+// rank below the rule's nodes.
 Seating seat(const std::vector<Member>& members, const RoundRule& rule);
 
 // Group ranks for the members of a complete round, in their order. Survivors keep their rank; a wish that is

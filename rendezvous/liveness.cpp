@@ -20,4 +20,9 @@ bool Liveness::dead(int node, TimePoint now) const {
   return seen.looks_since >= attempts_ && now - seen.moved >= interval_ * attempts_;
 }
 
+bool Liveness::moved_after(int node, TimePoint then) const {
+  const auto entry = nodes_.find(node);
+  return entry != nodes_.end() && entry->second.moved > then;
+}
+
 }  // namespace cpprun::rendezvous

@@ -19,6 +19,8 @@ class Liveness {
   // The counter of `node` as read at `now`. The first look starts the node's life.
   void observe(int node, std::int64_t count, TimePoint now);
   bool dead(int node, TimePoint now) const;
+  // Whether its counter has been seen to move after `then`.
+  bool moved_after(int node, TimePoint then) const;
 
  private:
   struct Seen {

@@ -133,6 +133,9 @@ RendezvousLimits limits_of(const Settings& settings, bool static_backend) {
   read_seconds(settings, "keep_alive_interval", limits.keep_alive_interval);
   read_count(settings, "keep_alive_max_attempt", limits.keep_alive_attempts);
   read_switch(settings, "is_host", limits.is_host);
+  if (limits.keep_alive_interval > std::chrono::hours(1) || limits.keep_alive_attempts > 1000) {
+    throw SettingsError("keep_alive_interval is at most 3600 and keep_alive_max_attempt at most 1000");
+  }
   return limits;
 }
 

@@ -35,7 +35,9 @@ struct RendezvousLimits {
   std::chrono::milliseconds connect_timeout{60'000};     // of that, until the store has answered
   std::chrono::milliseconds keep_alive_interval{1'000};  // between two heartbeats of a node
   int keep_alive_attempts = 3;                           // heartbeats missed by a node that is dead
-  std::optional<bool> is_host;                           // serve the store, whatever the endpoint says
+  // How long newcomers leave the places of nodes that are still stopping the workers of the round before.
+  std::chrono::milliseconds survivor_patience{35'000};
+  std::optional<bool> is_host;  // serve the store, whatever the endpoint says
 };
 // From --rdzv-conf; times in seconds. The static backend's join and connect take their limit from `timeout`
 // (900 s), the others' from `join_timeout` and `read_timeout`. Every time must be one, also

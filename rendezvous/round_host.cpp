@@ -36,14 +36,16 @@ std::optional<Place> place_from_json(const std::string& text) {
 }
 
 RoundHost::RoundHost(store::Store& store, int own_slot, RoundRule rule, RendezvousLimits limits, int restarts,
-                     async::Event& changed)
+                     int survivors, async::Event& changed)
     : store_(store),
       own_slot_(own_slot),
       rule_(rule),
       limits_(limits),
       restarts_(restarts),
       changed_(changed),
-      liveness_(limits.keep_alive_interval, limits.keep_alive_attempts) {}
+      liveness_(limits.keep_alive_interval, limits.keep_alive_attempts),
+      survivors_(survivors),
+      began_(Clock::now()) {}
 
 awaitable<void> RoundHost::run() {
   Deadline look = Deadline::after(limits_.keep_alive_interval);
@@ -53,11 +55,12 @@ awaitable<void> RoundHost::run() {
     if (arrived == store::WaitResult::Ready) co_await take_arrival(++arrivals_);
     if (look.passed()) {
       co_await look_after();
+      co_await skip_silent_arrival();
       look = Deadline::after(limits_.keep_alive_interval);
     }
     if (!complete_) {
-      const Seating seating = seat(members_, rule_);
-      if (static_cast<int>(seating.seated.size()) == rule_.nodes) co_await give_places();
+      if (may_complete()) co_await look_after();  // nobody is seated who has left since
+      if (may_complete()) co_await give_places();
     }
     if (!complete_) co_await say_who_is_missing();
     if (complete_) co_await refuse_surplus(Clock::now());
@@ -110,6 +113,35 @@ awaitable<void> RoundHost::look_after() {
                   " ms");
     }
   }
+}
+
+// An agent may end between taking its number and saying who it is; those behind it are not to wait for that.
+awaitable<void> RoundHost::skip_silent_arrival() {
+  std::vector<store::Key> wanted{keys::kArrivals, keys::node(arrivals_ + 1)};
+  const std::vector<store::Bytes> values = co_await store_.multi_get(std::move(wanted));
+  const bool silent = std::strtoll(values[0].c_str(), nullptr, 10) > arrivals_ && values[1].empty();
+  silent_looks_ = silent ? silent_looks_ + 1 : 0;
+  if (silent_looks_ <= limits_.keep_alive_attempts) co_return;
+  silent_looks_ = 0;
+  co_await refuse(++arrivals_, "it did not say in time who it is");
+}
+
+// A place that two claim waits for a sign of life of the one who came first: the other may be its
+// replacement. Newcomers do not take the places of nodes that are still stopping their workers.
+bool RoundHost::may_complete() const {
+  const Seating seating = seat(members_, rule_);
+  if (static_cast<int>(seating.seated.size()) < rule_.nodes) return false;
+  int back = 0;
+  for (const Member& holder : seating.seated) {
+    back += holder.node.previous_rank ? 1 : 0;
+    for (std::size_t i = 0; rule_.ranks_given && i < members_.size(); ++i) {
+      const bool contested =
+          holder.slot != members_[i].slot && holder.node.wished_rank == members_[i].node.wished_rank;
+      const bool proven = holder.slot == own_slot_ || liveness_.moved_after(holder.slot, arrived_[i]);
+      if (contested && !proven) return false;
+    }
+  }
+  return rule_.ranks_given || back >= survivors_ || Clock::now() - began_ > limits_.survivor_patience;
 }
 
 void RoundHost::drop(std::size_t index, const std::string& why) {
@@ -180,10 +212,15 @@ std::optional<std::string> RoundHost::take_lost() {
 
 std::vector<int> RoundHost::live_others() const {
   std::vector<int> slots;
-  for (const Member& member : members_) {
+  for (const Member& member : seat(members_, rule_).seated) {
     if (member.slot != own_slot_) slots.push_back(member.slot);
   }
   return slots;
+}
+
+awaitable<int> RoundHost::survivors() {
+  co_await look_after();
+  co_return static_cast<int>(live_others().size()) + 1;
 }
 
 }  // namespace cpprun::rendezvous

@@ -26,23 +26,27 @@ std::optional<Place> place_from_json(const std::string& text);
 
 class RoundHost {
  public:
-  // `store` holds the round's keys, `own_slot` is the host's own arrival. `changed` is notified when a node
-  // is lost.
+  // `store` holds the round's keys, `own_slot` is the host's own arrival. `survivors`: of the round before.
+  // `changed` is notified when a node is lost.
   RoundHost(store::Store& store, int own_slot, RoundRule rule, RendezvousLimits limits, int restarts,
-            async::Event& changed);
+            int survivors, async::Event& changed);
 
   // Until cancelled. Throws store::StoreError.
   awaitable<void> run();
 
   // A seated node that went after the round was complete, each told once.
   std::optional<std::string> take_lost();
-  // Slots of the others that still live.
+  // Slots of the other seated nodes that still live.
   std::vector<int> live_others() const;
+  // How many nodes, the host among them, may be expected in the next round. After run().
+  awaitable<int> survivors();
 
  private:
   awaitable<void> take_arrival(int slot);
   awaitable<void> refuse(int slot, std::string why);
   awaitable<void> look_after();
+  awaitable<void> skip_silent_arrival();
+  bool may_complete() const;
   awaitable<void> give_places();
   awaitable<void> refuse_surplus(async::Clock::time_point now);
   awaitable<void> say_who_is_missing();
@@ -57,7 +61,10 @@ class RoundHost {
   Liveness liveness_;
   std::vector<Member> members_;                    // that have arrived and live, in the order of arrival
   std::vector<async::Clock::time_point> arrived_;  // of each member
-  int arrivals_ = 0;
+  int survivors_;
+  async::Clock::time_point began_;
+  int arrivals_ = 0;      // looked at
+  int silent_looks_ = 0;  // at the next arrival, which has not said who it is
   bool complete_ = false;
   std::string said_;
   std::deque<std::string> lost_;

@@ -112,6 +112,8 @@ awaitable<void> StoreRendezvous::enter(int round) {
   co_await end_tasks();
   if (lost_) throw RendezvousError(Kind::Connection, *lost_);
   if (end_ && end_->charged) ++charged_;
+  int survivors = 0;
+  if (host_) survivors = co_await host_->survivors();
   round_ = round;
   slot_ = 0;
   place_.reset();
@@ -126,7 +128,7 @@ awaitable<void> StoreRendezvous::enter(int round) {
   slot_ = slot;
   tasks_.emplace(executor_);
   if (config_.hosts_store) {
-    host_.emplace(*round_store_, slot_, config_.rule, config_.limits, charged_, changed_);
+    host_.emplace(*round_store_, slot_, config_.rule, config_.limits, charged_, survivors, changed_);
     tasks_->start(host_round());
     std::string number = std::to_string(round);
     co_await run_store_->set(keys::kRound, std::move(number));
@@ -226,12 +228,16 @@ awaitable<void> StoreRendezvous::leave(RoundEnd wanted) {
   if (!client_ || lost_ || slot_ == 0) co_return;
   const bool running = place_ && place_->refusal.empty();
   if (config_.hosts_store) wanted.final = true;  // the store goes with this agent
-  if (running || config_.hosts_store) {
-    if (!end_) co_await publish_end(wanted);
-    co_return;
-  }
   try {
     co_await round_store_->set(keys::gone(slot_), "1");
+    if (end_ && !end_->final && running) {
+      // Between two rounds: the others are on their way to the next one, which cannot come to be.
+      store::PrefixStore next(std::to_string(round_ + 1), *run_store_);
+      std::string text = to_text(wanted);
+      co_await next.compare_set(keys::kEnd, "", std::move(text));
+    } else if (!end_ && (running || config_.hosts_store)) {
+      co_await publish_end(wanted);
+    }
   } catch (const store::StoreError&) {
   }
 }

@@ -123,7 +123,11 @@ awaitable<RunResult> Agent::run() {
     if (failed_here) record_failure(report());
     if (decision.next == Next::Stop) co_return StoppedBy{*stopped_by};
     // Told to stop while it was about to restart, or while others ended the job.
-    if (stopped_by && !(failed_here && decision.next == Next::Fail)) co_return StoppedBy{*stopped_by};
+    if (stopped_by && !(failed_here && decision.next == Next::Fail)) {
+      const StopRequested stopped{*stopped_by};
+      co_await settle(stopped);
+      co_return StoppedBy{*stopped_by};
+    }
     if (decision.next == Next::Fail) {
       if (!failed_here) record_failure(report());
       co_return Failed{report()};
@@ -260,7 +264,7 @@ Attempt Agent::plan(const RankExchange& exchange) const {
     env.role_rank = ranks.role;
     env.role_world_size = ranks.role_world_size;
     env.role_name = spec_.role;
-    env.master_addr = exchange.store.address;
+    env.master_addr = config_.master_addr.value_or(exchange.store.address);
     env.master_port = exchange.store.port;
     env.restart_count = info_.restarts;
     env.max_restarts = spec_.max_restarts;

@@ -19,6 +19,8 @@ namespace cpprun::launcher {
 struct AgentConfig {
   std::string run_id;
   std::string interpreter;  // of the workers; empty for a program that runs by itself
+  // Node 0 as this node's user spelled it (static rendezvous), for the workers here; else as node 0 says.
+  std::optional<std::string> master_addr;
 };
 
 class Agent {

@@ -46,7 +46,7 @@ class NodesTest(ScenarioTest):
         return [job.code for job in jobs]
 
     def reports(self, logs):
-        return [json.load(open(path)) for path in glob.glob(self.path(logs, "*", "attempt_*", "failure.json"))]
+        return [json.loads(self.read(path)) for path in glob.glob(self.path(logs, "*", "attempt_*", "failure.json"))]
 
 
 class Rounds(NodesTest):

@@ -112,7 +112,7 @@ class AgentTest : public ::testing::Test {
 
   using Fate = FakeRunner::Fate;
   asio::io_context io_;
-  AgentConfig config_{"run", ""};
+  AgentConfig config_{"run", "", std::nullopt};
   WorkerSpec spec_;
   RunFolder folder_ = RunFolder::none();
   rendezvous::SoloRendezvous handler_{io_.get_executor(), "10.1.1.1"};

@@ -27,6 +27,12 @@ TEST(Seating, FirstComeFirstServed) {
   EXPECT_THAT(slots(seating.surplus), ElementsAre(5));
 }
 
+TEST(Seating, SurvivorsComeBeforeNewcomers) {
+  const Seating seating = seat({member(1, "a", {}, 1), member(2, "new"), member(3, "host", {}, 0)}, {2, false});
+  EXPECT_THAT(slots(seating.seated), ElementsAre(1, 3));
+  EXPECT_THAT(slots(seating.surplus), ElementsAre(2));
+}
+
 TEST(Seating, WhereRanksAreGivenTheFirstOfEachRank) {
   const Seating seating =
       seat({member(1, "a", 1), member(2, "b", 1), member(3, "c", 0), member(4, "d", 7), member(5, "e")},

@@ -44,6 +44,14 @@ TEST_F(LivenessTest, LooksAloneDoNotKill) {
   EXPECT_FALSE(liveness_.dead(1, at(100)));
 }
 
+TEST_F(LivenessTest, MovedAfterAMoment) {
+  liveness_.observe(1, 5, at(100));
+  EXPECT_FALSE(liveness_.moved_after(1, at(100)));
+  liveness_.observe(1, 6, at(200));
+  EXPECT_TRUE(liveness_.moved_after(1, at(100)));
+  EXPECT_FALSE(liveness_.moved_after(2, at(100)));
+}
+
 TEST_F(LivenessTest, AnUnknownNodeIsNotDead) {
   EXPECT_FALSE(liveness_.dead(9, at(1'000'000)));
 }

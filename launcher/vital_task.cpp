@@ -1,0 +1,24 @@
+#include "launcher/vital_task.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "launcher/launch.hpp"
+#include "rendezvous/async/deadline.hpp"
+
+namespace cpprun::launcher {
+
+awaitable<void> vital(awaitable<void> task) {
+  try {
+    co_await std::move(task);
+  } catch (const std::exception& error) {
+    if (async::is_cancellation(std::current_exception())) throw;
+    spdlog::error("the agent cannot go on: {}", error.what());
+    spdlog::default_logger()->flush();
+    std::_Exit(kSystemRefused);
+  }
+}
+
+}  // namespace cpprun::launcher
