@@ -247,6 +247,45 @@ TEST_F(StoreRendezvousTest, AReplacementThatComesBeforeTheLossIsNoticedWaits) {
   run(replacement_comes_early(agents_));
 }
 
+// An agent that was killed between the two writes of its arrival.
+awaitable<void> silent_arrival_is_skipped(Agents& agents) {
+  std::unique_ptr<store::StoreClient> killed = co_await store::StoreClient::connect(
+      agents.config(1, kStatic2).endpoint, async::Deadline::after(seconds(30)), seconds(30), "run");
+  co_await killed->add("run/0/arrivals", 1);
+  StoreRendezvous& zero = agents.add(0, kStatic2);
+  StoreRendezvous& one = agents.add(1, kStatic2);
+  const std::vector<RendezvousInfo> infos = co_await agents.next_round(those(&zero, &one));
+  EXPECT_EQ(infos[1].group_rank, 1);
+}
+TEST_F(StoreRendezvousTest, AnArrivalThatSaysNothingHoldsUpNobody) {
+  run(silent_arrival_is_skipped(agents_));
+}
+
+// The host comes last into the next round; a newcomer was there before it.
+awaitable<void> newcomer_waits_for_survivors(Agents& agents) {
+  StoreRendezvous& zero = agents.add(0, kAny2);
+  StoreRendezvous& one = agents.add(1, kAny2);
+  co_await agents.next_round(those(&zero, &one));
+  co_await one.end_round(round_end(true, false, "one failed", "cause"));
+  StoreRendezvous& newcomer = agents.add(2, kAny2);
+  RendezvousInfo info{};
+  std::string why;
+  async::TaskGroup joining(agents.io.get_executor());
+  joining.start(Agents::join(one, info));
+  joining.start(Agents::join_in_vain(newcomer, why));
+  // Both have said in round 1 who they are before the host comes.
+  std::vector<store::Key> arrived{"run/1/node/1", "run/1/node/2"};
+  std::unique_ptr<store::StoreClient> eye = co_await store::StoreClient::connect(
+      agents.config(0, kAny2).endpoint, async::Deadline::after(seconds(30)), seconds(30), "run");
+  co_await eye->wait(arrived, async::Deadline::after(seconds(30)));
+  const RendezvousInfo host = co_await zero.next_rendezvous();
+  co_await joining.join();
+  EXPECT_EQ(host.group_rank, 0);
+  EXPECT_EQ(info.group_rank, 1);
+  EXPECT_THAT(why, HasSubstr("all 2 nodes are there"));
+}
+TEST_F(StoreRendezvousTest, ANewcomerDoesNotTakeASurvivorsPlace) { run(newcomer_waits_for_survivors(agents_)); }
+
 awaitable<void> surplus_is_refused(Agents& agents) {
   StoreRendezvous& zero = agents.add(0, kStatic2);
   StoreRendezvous& one = agents.add(1, kStatic2);

@@ -62,6 +62,13 @@ class Rounds(NodesTest):
             self.assertEqual(self.read(f"env.1.{local}"), f"{3 + local} {local} 1 2 5 {3 + local} 5 {end}")
         self.assert_tmp_empty()
 
+    def test_each_nodes_workers_get_node_0_as_their_own_user_spelled_it(self):
+        self.script("w.sh", ENVIRONMENT)
+        first = self.node(0, "./w.sh")
+        second = self.node(1, "--master-addr", "localhost", "./w.sh")
+        self.assertEqual(self.end(first, second), [0, 0], first.err + second.err)
+        self.assertEqual([self.read(f"env.{node}.0").split()[8] for node in "01"], ["127.0.0.1", "localhost"])
+
     def test_roles_count_apart(self):
         self.script("w.sh", ENVIRONMENT)
         jobs = [self.node(rank, "--role", role, "./w.sh", nodes=3) for rank, role in enumerate(["a", "b", "a"])]
