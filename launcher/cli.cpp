@@ -148,47 +148,50 @@ void check_settings(const rendezvous::Settings& settings) {
   }
 }
 
-// What is malformed by itself, so that the sentence names the one option.
-void check_rendezvous(const RawOptions& raw) {
+rendezvous::Endpoint endpoint_in(const RawOptions& raw) {
   try {
-    rendezvous::parse_endpoint(raw.rdzv_endpoint);
+    return rendezvous::parse_endpoint(raw.rdzv_endpoint);
   } catch (const rendezvous::SettingsError& error) {
     throw BadValue{"--rdzv-endpoint", error.what(), ""};
   }
+}
+
+void set_settings(LaunchConfig& config, const RawOptions& raw) {
   try {
-    const rendezvous::Settings settings = rendezvous::parse_settings(raw.rdzv_conf);
-    check_settings(settings);
-    rendezvous::limits_of(settings, raw.rdzv_backend == "static");
+    config.rdzv_settings = rendezvous::parse_settings(raw.rdzv_conf);
+    check_settings(config.rdzv_settings);
+    config.rdzv_limits = rendezvous::limits_of(config.rdzv_settings, raw.rdzv_backend == "static");
   } catch (const rendezvous::SettingsError& error) {
     throw BadValue{"--rdzv-conf", error.what(), ""};
   }
 }
 
-// With one node: there is no place where others could come.
-bool names_no_port(const std::string& endpoint) {
-  return endpoint.empty() || rendezvous::parse_endpoint(endpoint).port == 0;
+[[noreturn]] void refuse_without_port(const RawOptions& raw) {
+  throw BadValue{"--rdzv-endpoint", "'" + raw.rdzv_endpoint + "' lacks its port", ""};
 }
 
 // Where agents meet: several, or one that was told where.
-void set_meeting_point(LaunchConfig& config, const RawOptions& raw) {
+void set_meeting_point(LaunchConfig& config, const RawOptions& raw, const rendezvous::Endpoint& given) {
   if (raw.rdzv_id.empty() && config.max_nodes > 1)
     throw BadValue{"--rdzv-id", "several nodes need the same name of their run", ""};
   const bool is_static = raw.rdzv_backend == "static";
-  if (is_static && raw.rdzv_endpoint.empty()) {
+  const bool by_master = is_static && raw.rdzv_endpoint.empty();
+  if (!by_master && !given.port && is_static) refuse_without_port(raw);
+  config.rendezvous_endpoint = given;
+  if (by_master)
     config.rendezvous_endpoint = {raw.master_addr, config.master_port.value_or(kDefaultMasterPort)};
-  } else {
-    config.rendezvous_endpoint = rendezvous::parse_endpoint(raw.rdzv_endpoint);
-  }
   std::optional<std::uint16_t>& port = config.rendezvous_endpoint.port;
-  if (!port && is_static) throw rendezvous::SettingsError("'" + raw.rdzv_endpoint + "' lacks its port");
   if (!port) port = kDefaultRendezvousPort;
-  if (*port == 0)
-    throw rendezvous::SettingsError("port 0 is for one node: several need a port that all know");
+  if (*port == 0) {
+    throw BadValue{by_master ? "--master-port" : "--rdzv-endpoint",
+                   "port 0 is for one node: several need a port that all know", ""};
+  }
 }
 
 void set_rendezvous(LaunchConfig& config, const RawOptions& raw) {
+  const rendezvous::Endpoint endpoint = endpoint_in(raw);
+  set_settings(config, raw);
   config.rdzv_backend = raw.rdzv_backend;
-  config.rdzv_endpoint = raw.rdzv_endpoint;
   config.run_id = raw.rdzv_id;
   config.master_addr = raw.master_addr;
   if (!raw.master_port.empty()) {
@@ -201,25 +204,19 @@ void set_rendezvous(LaunchConfig& config, const RawOptions& raw) {
   if (raw.rdzv_id.size() > kLongestRunId)
     refuse("--rdzv-id", raw.rdzv_id.substr(0, 32) + "...", "short enough");
   const bool is_static = raw.rdzv_backend == "static";
-  config.standalone = raw.standalone ||
-                      (config.max_nodes == 1 && (is_static ? raw.rdzv_endpoint.empty() && !config.master_port
-                                                           : names_no_port(raw.rdzv_endpoint)));
+  const bool nowhere = is_static ? raw.rdzv_endpoint.empty() && !config.master_port
+                                 : raw.rdzv_endpoint.empty() || endpoint.port == 0;
+  config.standalone = raw.standalone || (config.max_nodes == 1 && nowhere);
   if (raw.rdzv_id.empty() || (config.standalone && raw.rdzv_id == "none")) config.run_id = random_id();
-  try {
-    config.rdzv_settings = rendezvous::parse_settings(raw.rdzv_conf);
-    config.rdzv_limits = rendezvous::limits_of(config.rdzv_settings, raw.rdzv_backend == "static");
-    if (!config.standalone && (config.max_nodes > 1 || !is_static)) return set_meeting_point(config, raw);
-    if (config.standalone || raw.rdzv_endpoint.empty()) {
-      if (!config.master_port) config.master_port = config.standalone ? std::uint16_t{0} : kDefaultMasterPort;
-      return;
-    }
-    const rendezvous::Endpoint endpoint = rendezvous::parse_endpoint(raw.rdzv_endpoint);
-    if (!endpoint.port) throw rendezvous::SettingsError("'" + raw.rdzv_endpoint + "' lacks its port");
-    config.master_addr = endpoint.host;
-    config.master_port = endpoint.port;
-  } catch (const rendezvous::SettingsError& error) {
-    throw UsageError(std::string("--rdzv-endpoint/--rdzv-conf: ") + error.what());
+  if (!config.standalone && (config.max_nodes > 1 || !is_static))
+    return set_meeting_point(config, raw, endpoint);
+  if (config.standalone || raw.rdzv_endpoint.empty()) {
+    if (!config.master_port) config.master_port = config.standalone ? std::uint16_t{0} : kDefaultMasterPort;
+    return;
   }
+  if (!endpoint.port) refuse_without_port(raw);
+  config.master_addr = endpoint.host;
+  config.master_port = endpoint.port;
 }
 
 void set_ends(LaunchConfig& config, const RawOptions& raw) {
@@ -323,7 +320,6 @@ LaunchConfig decide(const Options& options, const std::vector<std::string>& prog
   if (!raw.local_addr.empty()) check_address("--local-addr", raw.local_addr);
   config.gpus = listed_gpus(raw.gpus);
   config.nproc_per_node = workers_on(config.gpus, options);
-  check_rendezvous(raw);
   set_rendezvous(config, raw);
   set_ends(config, raw);
   set_output(config, raw);

@@ -268,17 +268,6 @@ class AgentProcess {
   async::TaskGroup tasks_;
 };
 
-const char* own_error_file() {
-  return std::getenv("TORCHELASTIC_ERROR_FILE");
-}
-
-// An error of the agent's own, said where people and programs look for it.
-int fail(const char* kind, const std::string& sentence, int code) {
-  spdlog::error("{}", sentence);
-  record_own_error(own_error_file(), kind, sentence, code);
-  return code;
-}
-
 int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
   if (const StoppedBy* stopped = std::get_if<StoppedBy>(&result)) {
     record_own_error(own_error_file(), "Signal", "cpprun was stopped by " + signal_name(stopped->signal),

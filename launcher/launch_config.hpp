@@ -39,7 +39,6 @@ struct LaunchConfig {
   // rendezvous
   bool standalone = false;
   std::string rdzv_backend = "static";
-  std::string rdzv_endpoint;  // as typed
   std::string run_id;
   rendezvous::Settings rdzv_settings;
   rendezvous::RendezvousLimits rdzv_limits;

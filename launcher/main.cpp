@@ -1,11 +1,9 @@
 // cpprun: parse, log, take the guardian's place or the agent's, run, report, exit.
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <system_error>
 
 #include "launcher/cli.hpp"
@@ -22,12 +20,6 @@ void open_standard_streams() {
   int fd = ::open("/dev/null", O_RDWR);
   while (fd >= 0 && fd <= 2) fd = ::dup(fd);
   if (fd > 2) ::close(fd);
-}
-
-int fail(const char* kind, const std::exception& error, int code) {
-  spdlog::error("{}", error.what());
-  record_own_error(std::getenv("TORCHELASTIC_ERROR_FILE"), kind, error.what(), code);
-  return code;
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -50,8 +42,8 @@ int main(int argc, char** argv) {
   try {
     return run({argv + 1, argv + argc});
   } catch (const UsageError& error) {
-    return fail("UsageError", error, kWrongUsage);
+    return fail("UsageError", error.what(), kWrongUsage);
   } catch (const std::exception& error) {
-    return fail("SystemError", error, kSystemRefused);
+    return fail("SystemError", error.what(), kSystemRefused);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -80,7 +81,7 @@ awaitable<void> RoundHost::take_arrival(int slot) {
     co_return;
   }
   members_.push_back({slot, *node});
-  arrived_.push_back(Clock::now());
+  arrived_[slot] = Clock::now();
   spdlog::debug("rendezvous: {} arrived", describe(*node));
 }
 
@@ -106,11 +107,11 @@ awaitable<void> RoundHost::look_after() {
     if (slot == own_slot_) continue;
     liveness_.observe(slot, std::strtoll(values[2 * i].c_str(), nullptr, 10), now);
     if (!values[2 * i + 1].empty()) {
-      drop(i, "has left");
+      drop(members_[i], "has left");
     } else if (liveness_.dead(slot, now)) {
-      drop(i, "has not been heard of for " +
-                  std::to_string((limits_.keep_alive_interval * limits_.keep_alive_attempts).count()) +
-                  " ms");
+      drop(members_[i],
+           "has not been heard of for " +
+               std::to_string((limits_.keep_alive_interval * limits_.keep_alive_attempts).count()) + " ms");
     }
   }
 }
@@ -134,31 +135,31 @@ bool RoundHost::may_complete() const {
   int back = 0;
   for (const Member& holder : seating.seated) {
     back += holder.node.previous_rank ? 1 : 0;
-    for (std::size_t i = 0; rule_.ranks_given && i < members_.size(); ++i) {
-      const bool contested =
-          holder.slot != members_[i].slot && holder.node.wished_rank == members_[i].node.wished_rank;
-      const bool proven = holder.slot == own_slot_ || liveness_.moved_after(holder.slot, arrived_[i]);
+    if (!rule_.ranks_given) continue;
+    for (const Member& claim : seating.surplus) {
+      const bool contested = holder.node.wished_rank == claim.node.wished_rank;
+      const bool proven =
+          holder.slot == own_slot_ || liveness_.moved_after(holder.slot, arrived_.at(claim.slot));
       if (contested && !proven) return false;
     }
   }
   return rule_.ranks_given || back >= survivors_ || Clock::now() - began_ > limits_.survivor_patience;
 }
 
-void RoundHost::drop(std::size_t index, const std::string& why) {
-  const auto at = static_cast<std::ptrdiff_t>(index);
-  const Seating seating = seat(members_, rule_);
-  const int slot = members_[index].slot;
-  bool seated = false;
-  for (const Member& member : seating.seated) seated = seated || member.slot == slot;
-  const std::string sentence = describe(members_[index].node) + " " + why;
-  members_.erase(members_.begin() + at);
-  arrived_.erase(arrived_.begin() + at);
-  if (complete_ && seated) {
+void RoundHost::drop(Member member, const std::string& why) {
+  const std::vector<int> seated = live_others();
+  const std::string sentence = describe(member.node) + " " + why;
+  forget(member.slot);
+  if (complete_ && std::find(seated.begin(), seated.end(), member.slot) != seated.end()) {
     lost_.push_back(sentence);
     changed_.notify_all();
   } else {
     spdlog::info("rendezvous: {} before the round was complete", sentence);
   }
+}
+
+void RoundHost::forget(int slot) {
+  std::erase_if(members_, [slot](const Member& member) { return member.slot == slot; });
 }
 
 awaitable<void> RoundHost::give_places() {
@@ -181,17 +182,14 @@ awaitable<void> RoundHost::refuse_surplus(Clock::time_point now) {
   const Seating seating = seat(members_, rule_);
   const std::chrono::milliseconds patience = limits_.keep_alive_interval * (limits_.keep_alive_attempts + 2);
   for (const Member& late : seating.surplus) {
-    std::size_t index = 0;
-    while (members_[index].slot != late.slot) ++index;
-    if (now - arrived_[index] < patience) continue;
+    if (now - arrived_.at(late.slot) < patience) continue;
     std::string holder = "all " + std::to_string(rule_.nodes) + " nodes are there";
     for (const Member& member : seating.seated) {
       if (rule_.ranks_given && member.node.wished_rank == late.node.wished_rank) {
         holder = "its --node-rank is held by " + describe(member.node);
       }
     }
-    members_.erase(members_.begin() + static_cast<std::ptrdiff_t>(index));
-    arrived_.erase(arrived_.begin() + static_cast<std::ptrdiff_t>(index));
+    forget(late.slot);
     co_await refuse(late.slot, std::move(holder));
   }
 }

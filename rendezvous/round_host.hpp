@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,7 +51,8 @@ class RoundHost {
   awaitable<void> give_places();
   awaitable<void> refuse_surplus(async::Clock::time_point now);
   awaitable<void> say_who_is_missing();
-  void drop(std::size_t index, const std::string& why);
+  void drop(Member member, const std::string& why);
+  void forget(int slot);
 
   store::Store& store_;
   int own_slot_;
@@ -59,8 +61,8 @@ class RoundHost {
   int restarts_;
   async::Event& changed_;
   Liveness liveness_;
-  std::vector<Member> members_;                    // that have arrived and live, in the order of arrival
-  std::vector<async::Clock::time_point> arrived_;  // of each member
+  std::vector<Member> members_;                      // that have arrived and live, in the order of arrival
+  std::map<int, async::Clock::time_point> arrived_;  // by slot
   int survivors_;
   async::Clock::time_point began_;
   int arrivals_ = 0;      // looked at

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -52,6 +53,16 @@ void record_own_error(const char* path, const std::string& kind, const std::stri
   record.timestamp = std::time(nullptr);
   record.error_code = exit_code;
   write(path, worker::to_json(record));
+}
+
+const char* own_error_file() {
+  return std::getenv("TORCHELASTIC_ERROR_FILE");
+}
+
+int fail(const std::string& kind, const std::string& sentence, int exit_code) {
+  spdlog::error("{}", sentence);
+  record_own_error(own_error_file(), kind, sentence, exit_code);
+  return exit_code;
 }
 
 }  // namespace cpprun::launcher

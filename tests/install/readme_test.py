@@ -1,28 +1,17 @@
 """The commands for several machines in README.md, run as they stand there but for names and ports."""
 import os
 import pathlib
-import random
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(os.environ["CPPRUN_SOURCE_DIR"]) / "tests" / "scenario"))
+from harness import free_port  # noqa: E402
+
 BIN = pathlib.Path(os.environ["CPPRUN_BIN_DIR"])
 README = (pathlib.Path(os.environ["CPPRUN_SOURCE_DIR"]) / "README.md").read_text()
 LIMIT_S = 90  # a hang guard below ctest's own limit, not a measurement
-
-
-def free_port():
-    """Below the range from which the kernel hands out ports by itself."""
-    while True:
-        port = random.randint(12000, 31000)
-        with socket.socket(socket.AF_INET6) as probe:
-            try:
-                probe.bind(("::", port))
-                return port
-            except OSError:
-                continue
 
 
 class SeveralMachines(unittest.TestCase):

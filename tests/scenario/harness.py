@@ -5,8 +5,10 @@ that descend from it can be found, whatever session they moved to, and a tempora
 """
 import contextlib
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -29,6 +31,18 @@ def until(condition, limit=LIMIT):
         if value or time.monotonic() > end:
             return value
         time.sleep(0.005)
+
+
+def free_port():
+    """Below the range from which the kernel hands out ports by itself."""
+    while True:
+        port = random.randint(12000, 31000)
+        with socket.socket(socket.AF_INET6) as probe:
+            try:
+                probe.bind(("::", port))
+                return port
+            except OSError:
+                continue
 
 
 def children(pid):

@@ -2,27 +2,14 @@
 import glob
 import json
 import os
-import random
 import signal
 import socket
 import unittest
 
-from harness import ScenarioTest, children, until
+from harness import ScenarioTest, children, free_port, until
 
 ENVIRONMENT = 'echo "$RANK $LOCAL_RANK $GROUP_RANK $GROUP_WORLD_SIZE $WORLD_SIZE $ROLE_RANK $ROLE_WORLD_SIZE ' \
               '$TORCHELASTIC_RESTART_COUNT $MASTER_ADDR $MASTER_PORT" >> $CASE/env.$NODE.$LOCAL_RANK\n'
-
-
-def free_port():
-    """Below the range from which the kernel hands out ports by itself."""
-    while True:
-        port = random.randint(12000, 31000)
-        with socket.socket(socket.AF_INET6) as probe:
-            try:
-                probe.bind(("::", port))
-                return port
-            except OSError:
-                continue
 
 
 class NodesTest(ScenarioTest):
