@@ -30,11 +30,6 @@ awaitable<Happened> group_ended(WorkerRunner& runner) {
   co_return Happened{GroupSucceeded{}};
 }
 
-awaitable<Happened> stop_requested(StopSignal& stop_signal) {
-  const int signal = co_await stop_signal.next();
-  co_return Happened{StopRequested{signal}};
-}
-
 awaitable<Happened> round_ended(rendezvous::RendezvousHandler& handler) {
   const rendezvous::RoundEvent event = co_await handler.round_ended();
   co_return Happened{to_group_event(event)};
@@ -140,10 +135,10 @@ awaitable<RunResult> Agent::run() {
 awaitable<Agent::Joined> Agent::join() {
   for (;;) {
     awaitable<Outcome<std::optional<Attempt>>> joined = captured(join_round());
-    awaitable<int> stopped = stop_signal_.next();
-    std::variant<Outcome<std::optional<Attempt>>, int> first =
+    awaitable<void> stopped = stop_signal_.wait();
+    std::variant<Outcome<std::optional<Attempt>>, std::monostate> first =
         co_await (std::move(joined) || std::move(stopped));
-    if (const int* signal = std::get_if<1>(&first)) co_return StopRequested{*signal};
+    if (first.index() == 1) co_return StopRequested{stop_signal_.take()};
     std::optional<Attempt> attempt = std::get<0>(first).take();
     if (attempt) co_return std::move(*attempt);
   }
@@ -172,11 +167,12 @@ awaitable<std::optional<Attempt>> Agent::join_round() {
 
 awaitable<GroupEvent> Agent::next_event() {
   awaitable<Happened> ended = group_ended(runner_);
-  awaitable<Happened> stopped = stop_requested(stop_signal_);
   awaitable<Happened> changed = round_ended(handler_);
-  const std::variant<Happened, Happened, Happened> first =
-      co_await (std::move(ended) || std::move(stopped) || std::move(changed));
-  co_return std::visit([](const Happened& happened) { return happened.event; }, first);
+  awaitable<void> stopped = stop_signal_.wait();
+  std::variant<Happened, Happened, std::monostate> first =
+      co_await (std::move(ended) || std::move(changed) || std::move(stopped));
+  if (first.index() == 2) co_return StopRequested{stop_signal_.take()};
+  co_return std::move(first.index() == 0 ? std::get<0>(first) : std::get<1>(first)).event;
 }
 
 awaitable<GroupEvent> Agent::finish(std::optional<int> told_to_stop) {
@@ -186,9 +182,10 @@ awaitable<GroupEvent> Agent::finish(std::optional<int> told_to_stop) {
     co_return at_once ? at_once->event : GroupEvent(StopRequested{*told_to_stop});
   }
   awaitable<Happened> finished = all_finished(handler_);
-  awaitable<Happened> stopped = stop_requested(stop_signal_);
-  const std::variant<Happened, Happened> first = co_await (std::move(finished) || std::move(stopped));
-  co_return std::visit([](const Happened& happened) { return happened.event; }, first);
+  awaitable<void> stopped = stop_signal_.wait();
+  std::variant<Happened, std::monostate> first = co_await (std::move(finished) || std::move(stopped));
+  if (first.index() == 1) co_return StopRequested{stop_signal_.take()};
+  co_return std::move(std::get<0>(first)).event;
 }
 
 awaitable<RestartDecision> Agent::settle(GroupEvent event) {
@@ -237,10 +234,11 @@ awaitable<std::optional<int>> Agent::stop_workers(std::optional<int> requested) 
   for (;;) {
     const std::chrono::milliseconds grace = std::chrono::ceil<std::chrono::milliseconds>(limit.remaining());
     awaitable<void> stopped = runner_.stop(signal, grace);
-    awaitable<int> more = stop_signal_.next();
-    const std::variant<std::monostate, int> first = co_await (std::move(stopped) || std::move(more));
+    awaitable<void> more = stop_signal_.wait();
+    const std::variant<std::monostate, std::monostate> first =
+        co_await (std::move(stopped) || std::move(more));
     if (first.index() == 0) co_return requested;
-    const int further = std::get<1>(first);
+    const int further = stop_signal_.take();
     signal = means_now(requested, further) ? SIGKILL : further;
     if (signal == SIGKILL) {
       spdlog::warn("received {} while stopping; killing the workers now", signal_name(further));

@@ -1,6 +1,7 @@
 #include "launcher/agent/stop_signal.hpp"
 
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <utility>
 
 namespace cpprun::launcher {
@@ -38,11 +39,18 @@ awaitable<void> StopSignal::watch_guardian() {
   if (error != asio::error::operation_aborted) arrived(SIGKILL);
 }
 
-awaitable<int> StopSignal::next() {
-  while (pending_.empty()) co_await arrived_.wait();
+awaitable<void> StopSignal::wait() {
+  while (pending_.empty()) {
+    co_await arrived_.wait();
+    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+    if (state.cancelled() != asio::cancellation_type::none) co_return;
+  }
+}
+
+int StopSignal::take() {
   const int signal = pending_.front();
   pending_.pop_front();
-  co_return signal;
+  return signal;
 }
 
 void StopSignal::arrived(int signal) {

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <csignal>
 #include <deque>
-#include <optional>
 #include <vector>
 
 #include "rendezvous/async/event.hpp"
@@ -25,9 +24,10 @@ class StopSignal {
   awaitable<void> watch_signals();
   awaitable<void> watch_guardian();
 
-  // The next signal not yet taken; SIGKILL stands for the end of the guardian. Cancel-safe: a signal that was
-  // not returned stays for the next call.
-  awaitable<int> next();
+  // Returns when there is a signal to take. Takes none: of two raced waits that end at once, one is forgotten.
+  awaitable<void> wait();
+  // The next signal not yet taken, after wait(); SIGKILL stands for the end of the guardian.
+  int take();
 
  private:
   void arrived(int signal);

@@ -197,6 +197,17 @@ TEST_F(AgentTest, EndOfTheGuardianKillsAtOnce) {
   EXPECT_THAT(runner.stops, ElementsAre(SIGKILL));
 }
 
+// Two waits that are raced may end at once; what the loser has found out is not to be forgotten.
+TEST_F(AgentTest, EndOfTheGuardianIsNotLostInAFailingJob) {
+  spec_.max_restarts = 1000;
+  FakeRunner runner(io_, std::deque<Fate>(1000, Fate::Fail));
+  runner.on_start = [&] {
+    if (runner.started.size() == 3) close_guardian();
+  };
+  EXPECT_TRUE(std::holds_alternative<StoppedBy>(run(runner)));
+  EXPECT_LT(runner.started.size(), 10u);
+}
+
 TEST_F(AgentTest, SignalWhileStoppingForARestartPreventsTheRestart) {
   spec_.max_restarts = 5;
   FakeRunner runner(io_, {Fate::Fail, Fate::Succeed});
