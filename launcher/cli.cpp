@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::uint16_t kDefaultMasterPort = 29500;
 constexpr std::uint16_t kDefaultRendezvousPort = 29400;
+constexpr std::size_t kMostEndpoints = 16;
 // What --shutdown-timeout falls back on.
 constexpr const char* kShutdownTimeout = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
 constexpr std::size_t kLongestRunId = 4096;
@@ -63,9 +64,6 @@ void set_nodes(LaunchConfig& config, const RawOptions& raw) {
   config.max_nodes = number("--nnodes", parts.back(), 1);
   if (config.min_nodes > config.max_nodes)
     refuse("--nnodes", raw.nnodes, "a range: its first number is the larger");
-  if (config.min_nodes != config.max_nodes) {
-    refuse("--nnodes", raw.nnodes, "a fixed number; one that changes is not supported by this version");
-  }
   if (config.max_nodes > 1 && raw.standalone) {
     throw UsageError("--standalone is for one node, and --nnodes says " + raw.nnodes);
   }
@@ -148,9 +146,9 @@ void check_settings(const rendezvous::Settings& settings) {
   }
 }
 
-rendezvous::Endpoint endpoint_in(const RawOptions& raw) {
+std::vector<rendezvous::Endpoint> endpoints_in(const RawOptions& raw) {
   try {
-    return rendezvous::parse_endpoint(raw.rdzv_endpoint);
+    return rendezvous::parse_endpoints(raw.rdzv_endpoint);
   } catch (const rendezvous::SettingsError& error) {
     throw BadValue{"--rdzv-endpoint", error.what(), ""};
   }
@@ -171,25 +169,36 @@ void set_settings(LaunchConfig& config, const RawOptions& raw) {
 }
 
 // Where agents meet: several, or one that was told where.
-void set_meeting_point(LaunchConfig& config, const RawOptions& raw, const rendezvous::Endpoint& given) {
+void set_meeting_point(LaunchConfig& config, const RawOptions& raw,
+                       const std::vector<rendezvous::Endpoint>& given) {
   if (raw.rdzv_id.empty() && config.max_nodes > 1)
     throw BadValue{"--rdzv-id", "several nodes need the same name of their run", ""};
   const bool is_static = raw.rdzv_backend == "static";
   const bool by_master = is_static && raw.rdzv_endpoint.empty();
-  if (!by_master && !given.port && is_static) refuse_without_port(raw);
-  config.rendezvous_endpoint = given;
-  if (by_master)
-    config.rendezvous_endpoint = {raw.master_addr, config.master_port.value_or(kDefaultMasterPort)};
-  std::optional<std::uint16_t>& port = config.rendezvous_endpoint.port;
-  if (!port) port = kDefaultRendezvousPort;
-  if (*port == 0) {
+  if (is_static && config.min_nodes != config.max_nodes) {
+    refuse("--nnodes", raw.nnodes, "a fixed number, as --rdzv-backend static needs (c10d takes a range)");
+  }
+  if (is_static && given.size() > 1) {
+    throw BadValue{"--rdzv-endpoint", "a list of endpoints is for --rdzv-backend c10d", ""};
+  }
+  if (given.size() > kMostEndpoints) {
+    throw BadValue{"--rdzv-endpoint", "at most " + std::to_string(kMostEndpoints) + " endpoints can be given",
+                   ""};
+  }
+  if (!by_master && is_static && !given.front().port) refuse_without_port(raw);
+  config.endpoints = given;
+  if (by_master) config.endpoints = {{raw.master_addr, config.master_port.value_or(kDefaultMasterPort)}};
+  for (rendezvous::Endpoint& endpoint : config.endpoints) {
+    if (!endpoint.port) endpoint.port = kDefaultRendezvousPort;
+    if (*endpoint.port != 0) continue;
     throw BadValue{by_master ? "--master-port" : "--rdzv-endpoint",
                    "port 0 is for one node: several need a port that all know", ""};
   }
 }
 
 void set_rendezvous(LaunchConfig& config, const RawOptions& raw) {
-  const rendezvous::Endpoint endpoint = endpoint_in(raw);
+  const std::vector<rendezvous::Endpoint> endpoints = endpoints_in(raw);
+  const rendezvous::Endpoint& endpoint = endpoints.front();
   set_settings(config, raw);
   config.rdzv_backend = raw.rdzv_backend;
   config.run_id = raw.rdzv_id;
@@ -209,7 +218,7 @@ void set_rendezvous(LaunchConfig& config, const RawOptions& raw) {
   config.standalone = raw.standalone || (config.max_nodes == 1 && nowhere);
   if (raw.rdzv_id.empty() || (config.standalone && raw.rdzv_id == "none")) config.run_id = random_id();
   if (!config.standalone && (config.max_nodes > 1 || !is_static))
-    return set_meeting_point(config, raw, endpoint);
+    return set_meeting_point(config, raw, endpoints);
   if (config.standalone || raw.rdzv_endpoint.empty()) {
     if (!config.master_port) config.master_port = config.standalone ? std::uint16_t{0} : kDefaultMasterPort;
     return;

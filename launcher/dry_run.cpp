@@ -35,7 +35,11 @@ std::string rendezvous_line(const LaunchConfig& config) {
   if (config.standalone) return "none: one node, a store on 127.0.0.1:" + port;
   std::string text = config.rdzv_backend;
   if (config.meets_peers()) {
-    text += " at " + config.rendezvous_endpoint.host + ":" + std::to_string(*config.rendezvous_endpoint.port);
+    const char* between = " at ";
+    for (const rendezvous::Endpoint& endpoint : config.endpoints) {
+      text += between + endpoint.host + ":" + std::to_string(*endpoint.port);
+      between = ", then ";
+    }
   } else {
     text += " at " + config.master_addr + ":" + port;
   }
@@ -70,8 +74,8 @@ worker::Variables own_variables(const DryRun& plan, const LaunchConfig& config, 
   env.role_name = plan.spec.role;
   const bool several = config.meets_peers();
   env.master_addr = config.standalone ? "127.0.0.1" : config.master_addr;
-  if (several) env.master_addr = config.rendezvous_endpoint.host;
-  env.master_port = several ? *config.rendezvous_endpoint.port : config.master_port.value_or(0);
+  if (several) env.master_addr = config.endpoints.front().host;
+  env.master_port = several ? *config.endpoints.front().port : config.master_port.value_or(0);
   env.max_restarts = plan.spec.max_restarts;
   env.run_id = config.run_id;
   env.use_agent_store = true;

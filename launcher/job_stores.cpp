@@ -10,8 +10,9 @@
 #include <thread>
 
 #include "launcher/vital_task.hpp"
+#include "rendezvous/council/council_link.hpp"
+#include "rendezvous/dynamic_rendezvous.hpp"
 #include "rendezvous/solo_rendezvous.hpp"
-#include "rendezvous/store_rendezvous.hpp"
 #include "rendezvous/this_host.hpp"
 
 namespace cpprun::launcher {
@@ -24,6 +25,24 @@ constexpr std::chrono::milliseconds kPortPause(20);
 
 bool is_static(const LaunchConfig& config) {
   return config.rdzv_backend == "static";
+}
+
+std::vector<store::StoreEndpoint> endpoints(const LaunchConfig& config) {
+  std::vector<store::StoreEndpoint> endpoints;
+  for (const rendezvous::Endpoint& endpoint : config.endpoints)
+    endpoints.push_back({endpoint.host, *endpoint.port});
+  return endpoints;
+}
+
+rendezvous::CoordinatorRules rules(const LaunchConfig& config) {
+  rendezvous::CoordinatorRules rules;
+  rules.round = {config.min_nodes, config.max_nodes, is_static(config)};
+  rules.max_restarts = config.max_restarts;
+  rules.last_call = config.rdzv_limits.last_call;
+  rules.death_limit = config.rdzv_limits.death_limit();
+  rules.stop_margin = config.rdzv_limits.stop_margin();
+  rules.endpoints = static_cast<int>(config.endpoints.size());
+  return rules;
 }
 
 bool somebody_listens(asio::io_context& io, std::uint16_t port) {
@@ -43,17 +62,30 @@ JobStores::JobStores(asio::io_context& io, const LaunchConfig& config) : io_(io)
         store::bind_acceptor(io, address, config.master_port.value_or(0)));
     return;
   }
-  const bool hosts =
-      is_static(config)
-          ? config.node_rank == 0
-          : config.rdzv_limits.is_host.value_or(rendezvous::is_this_host(config.rendezvous_endpoint.host));
-  if (hosts && bind_endpoint()) return;
-  spdlog::debug("the rendezvous store is another agent's");
+  for (std::size_t i = 0; i < config.endpoints.size() && !agents_; ++i) {
+    if (may_serve(i) && bind_endpoint(i)) own_endpoint_ = static_cast<int>(i);
+  }
+  if (!agents_) {
+    spdlog::debug("the rendezvous is served by other agents");
+    return;
+  }
+  rendezvous::CouncilConfig council{config.run_id, endpoints(config), rules(config)};
+  council.rules.own_endpoint = own_endpoint_;
+  council_ = std::make_unique<rendezvous::Council>(io.get_executor(), std::move(council), *agents_);
+}
+
+// Whether other agents look for this one at the endpoint.
+bool JobStores::may_serve(std::size_t endpoint) const {
+  if (is_static(config_)) return config_.node_rank == 0;
+  if (config_.rdzv_limits.is_host && (endpoint == 0 || !*config_.rdzv_limits.is_host)) {
+    return *config_.rdzv_limits.is_host;
+  }
+  return rendezvous::is_this_host(config_.endpoints[endpoint].host);
 }
 
 // False where another agent of this machine serves the endpoint already.
-bool JobStores::bind_endpoint() {
-  const std::uint16_t port = *config_.rendezvous_endpoint.port;
+bool JobStores::bind_endpoint(std::size_t endpoint) {
+  const std::uint16_t port = *config_.endpoints[endpoint].port;
   const bool inferred = !is_static(config_) && !config_.rdzv_limits.is_host;
   const async::Deadline limit = async::Deadline::after(kPortPatience);
   for (;;) {
@@ -74,34 +106,49 @@ void JobStores::serve(async::TaskGroup& tasks) {
   tasks_ = &tasks;
   if (agents_) tasks.start(vital(agents_->run()));
   if (workers_) tasks.start(vital(workers_->run()));
+  if (council_) tasks.start(vital(council_->run()));
 }
 
-std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() const {
+std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
+  const rendezvous::OpenWorkerStore open_store = [this](const std::string& own_address) {
+    return open_worker_store(own_address);
+  };
   if (!config_.meets_peers()) {
-    return std::make_unique<rendezvous::SoloRendezvous>(io_.get_executor(),
-                                                        config_.standalone ? kLoopback : config_.master_addr);
+    return std::make_unique<rendezvous::SoloRendezvous>(config_.standalone ? kLoopback : config_.master_addr,
+                                                        config_.nproc_per_node, config_.max_restarts,
+                                                        open_store);
   }
-  rendezvous::StoreRendezvousConfig config;
-  config.run_id = config_.run_id;
-  config.hosts_store = agents_ != nullptr;
-  config.host_address = config_.rendezvous_endpoint.host;
-  config.endpoint = {agents_ ? kLoopback : config_.rendezvous_endpoint.host,
-                     *config_.rendezvous_endpoint.port};
-  config.rule = {config_.max_nodes, is_static(config_)};
+  rendezvous::DynamicRendezvousConfig config;
   config.node.host = config_.local_addr.value_or(rendezvous::host_name());
   config.node.pid = ::getpid();
-  config.node.nodes = config_.max_nodes;
+  config.node.min_nodes = config_.min_nodes;
+  config.node.max_nodes = config_.max_nodes;
   if (is_static(config_) || config_.node_rank > 0) config.node.wished_rank = config_.node_rank;
-  config.address = config_.local_addr;
+  config.node.address = config_.local_addr.value_or("");
+  config.node.role = config_.role;
+  config.node.workers = config_.nproc_per_node;
   config.limits = config_.rdzv_limits;
-  config.limits.survivor_patience = config_.shutdown_timeout + std::chrono::seconds(5);
-  return std::make_unique<rendezvous::StoreRendezvous>(io_.get_executor(), std::move(config));
+  config.open_store = open_store;
+  config.replaceable_leader = config_.endpoints.size() > 1;
+  config.council = council_.get();
+  rendezvous::CouncilLinkConfig link;
+  link.run_id = config_.run_id;
+  link.endpoints = endpoints(config_);
+  link.own_endpoint = own_endpoint_;
+  link.fixed_address = config_.local_addr.has_value();
+  link.interval = config_.rdzv_limits.keep_alive_interval;
+  link.death_limit = config_.rdzv_limits.death_limit();
+  return std::make_unique<rendezvous::DynamicRendezvous>(
+      io_.get_executor(), std::move(config),
+      [this, link](rendezvous::Membership& membership, async::Event& changed) {
+        return std::make_unique<rendezvous::CouncilLink>(io_.get_executor(), link, membership, changed);
+      });
 }
 
-StoreEndpoint JobStores::open_worker_store(const std::string& own_address) {
+rendezvous::StoreEndpoint JobStores::open_worker_store(const std::string& own_address) {
   if (config_.meets_peers() && is_static(config_)) {
     agents_->start_empty_table();
-    return {config_.rendezvous_endpoint.host, agents_->port()};
+    return {config_.endpoints.front().host, agents_->port()};
   }
   if (workers_) {
     workers_->start_empty_table();
@@ -113,7 +160,7 @@ StoreEndpoint JobStores::open_worker_store(const std::string& own_address) {
 }
 
 std::optional<asio::ip::address> JobStores::reached_at() const {
-  return agents_ ? agents_->agents_reach() : std::nullopt;
+  return council_ ? council_->reached_at() : std::nullopt;
 }
 
 }  // namespace cpprun::launcher

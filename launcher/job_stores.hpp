@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "launcher/agent/rank_exchange.hpp"
 #include "launcher/launch_config.hpp"
 #include "rendezvous/async/task_group.hpp"
+#include "rendezvous/council/council.hpp"
 #include "rendezvous/rendezvous_handler.hpp"
 #include "rendezvous/store/store_server.hpp"
 
@@ -24,23 +24,24 @@ class JobStores {
   // Serves until cancelled; further servers are started in `tasks`.
   void serve(async::TaskGroup& tasks);
 
-  // The rendezvous that fits the configuration, with its peers at this node's store or at another's.
-  std::unique_ptr<rendezvous::RendezvousHandler> make_handler() const;
-
-  // See OpenWorkerStore.
-  StoreEndpoint open_worker_store(const std::string& own_address);
+  // The rendezvous that fits the configuration.
+  std::unique_ptr<rendezvous::RendezvousHandler> make_handler();
 
   // Where this process serves the agents: the address of this machine by which other machines' agents came.
   std::optional<asio::ip::address> reached_at() const;
 
  private:
-  bool bind_endpoint();
+  bool may_serve(std::size_t endpoint) const;
+  bool bind_endpoint(std::size_t endpoint);
+  rendezvous::StoreEndpoint open_worker_store(const std::string& own_address);
 
   asio::io_context& io_;
   const LaunchConfig& config_;
   async::TaskGroup* tasks_ = nullptr;
   std::unique_ptr<store::StoreServer> agents_;  // also the workers' where the rendezvous is static
   std::unique_ptr<store::StoreServer> workers_;
+  int own_endpoint_ = -1;  // where agents_ serves, in the list
+  std::unique_ptr<rendezvous::Council> council_;
 };
 
 }  // namespace cpprun::launcher

@@ -53,7 +53,7 @@ std::vector<std::string> own_environment() {
 // Where AMD's variable is in use it says the same: the two together would be taken for a choice of a choice.
 void show_gpus(const std::vector<int>& gpus) {
   std::string list;
-  for (const int gpu : gpus) list += (list.empty() ? "" : ",") + std::to_string(gpu);
+  for (const int gpu : gpus) list.append(list.empty() ? "" : ",").append(std::to_string(gpu));
   ::setenv("CUDA_VISIBLE_DEVICES", list.c_str(), 1);
   if (const char* amd = std::getenv("HIP_VISIBLE_DEVICES"); amd && *amd) {
     ::setenv("HIP_VISIBLE_DEVICES", list.c_str(), 1);
@@ -163,7 +163,7 @@ std::unique_ptr<TimerServer> serve_timers(asio::io_context& io, const std::strin
 
 std::optional<std::string> own_master_addr(const LaunchConfig& config) {
   const bool given = config.meets_peers() && config.rdzv_backend == "static";
-  return given ? std::optional<std::string>(config.rendezvous_endpoint.host) : std::nullopt;
+  return given ? std::optional<std::string>(config.endpoints.front().host) : std::nullopt;
 }
 
 // Everything that lives as long as the agent. Parts first, the group whose tasks use them last.
@@ -213,8 +213,8 @@ class AgentProcess {
         stuck_limit(std::getenv("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"));
     if (limit.count() > 0) tasks_.start(vital(runner_.watch_stuck(limit)));
     LoggedRendezvous handler(*handler_, events_);
-    Agent agent(agent_config_, spec_, handler, runner_, stop_signal_, folder_,
-                [this](const std::string& address) { return stores_.open_worker_store(address); });
+    Agent agent(agent_config_, spec_, handler, runner_, stop_signal_, folder_);
+    std::string last_word = "the agent that led the run has ended";
     std::exception_ptr failure;
     try {
       result_ = co_await agent.run();
@@ -223,8 +223,9 @@ class AgentProcess {
     } catch (const std::exception& error) {
       failure = std::current_exception();
       events_.agent_ended(error.what());
+      last_word += std::string(": ") + error.what();
     }
-    co_await handler_->close();
+    co_await handler_->close(std::move(last_word));
     tasks_.cancel();
     co_await tasks_.join();
     if (failure) std::rethrow_exception(failure);

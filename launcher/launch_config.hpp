@@ -42,9 +42,10 @@ struct LaunchConfig {
   std::string run_id;
   rendezvous::Settings rdzv_settings;
   rendezvous::RendezvousLimits rdzv_limits;
-  rendezvous::Endpoint rendezvous_endpoint;  // where agents meet, with a port; without: this one is alone
+  std::vector<rendezvous::Endpoint>
+      endpoints;  // where agents meet, each with a port; none: this one is alone
 
-  bool meets_peers() const { return rendezvous_endpoint.port.has_value(); }
+  bool meets_peers() const { return !endpoints.empty(); }
   std::string master_addr = "127.0.0.1";
   std::optional<std::uint16_t> master_port;
   std::optional<std::string> local_addr;

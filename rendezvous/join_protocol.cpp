@@ -1,13 +1,12 @@
 #include "rendezvous/join_protocol.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <set>
+#include <utility>
 
 namespace cpprun::rendezvous {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::size_t kNamedNodes = 8;  // in a sentence; of a large job the rest is a number
 
@@ -25,82 +24,102 @@ std::string number_at(const std::string& text, std::size_t& at) {
   return text.substr(begin, end - begin);
 }
 
-std::optional<int> integer_in(const json& object, const char* name) {
-  const json::const_iterator entry = object.find(name);
-  if (entry == object.end() || !entry->is_number_integer()) return std::nullopt;
-  return entry->get<int>();
-}
-
-std::string list(const std::vector<std::string>& names) {
+// The first of `all` names, which may be more than are given.
+std::string list(const std::vector<std::string>& names, std::size_t all) {
   std::string text;
   for (std::size_t i = 0; i < std::min(names.size(), kNamedNodes); ++i) {
     text += (i == 0 ? "" : ", ") + names[i];
   }
-  if (names.size() > kNamedNodes) text += " and " + std::to_string(names.size() - kNamedNodes) + " more";
+  if (all > kNamedNodes) text += " and " + std::to_string(all - kNamedNodes) + " more";
   return text;
 }
 
 }  // namespace
 
-std::string to_json(const Node& node) {
-  json object = {{"host", node.host}, {"pid", node.pid}, {"nodes", node.nodes}};
-  if (node.wished_rank) object["wished_rank"] = *node.wished_rank;
-  if (node.previous_rank) object["previous_rank"] = *node.previous_rank;
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-std::optional<Node> node_from_json(const std::string& text) {
-  const json object = json::parse(text, nullptr, false);
-  if (!object.is_object() || !object.contains("host") || !object["host"].is_string()) return std::nullopt;
-  const std::optional<int> pid = integer_in(object, "pid");
-  const std::optional<int> nodes = integer_in(object, "nodes");
-  if (!pid || !nodes) return std::nullopt;
-  return Node{object["host"].get<std::string>(), *pid, *nodes, integer_in(object, "wished_rank"),
-              integer_in(object, "previous_rank")};
-}
-
-Seating seat(const std::vector<Member>& members, const RoundRule& rule) {
+Seating seat(std::vector<Candidate> candidates, const RoundRule& rule) {
   Seating seating;
   std::set<int> taken;
-  std::vector<Member> in_turn = members;
   if (!rule.ranks_given) {
-    std::stable_partition(in_turn.begin(), in_turn.end(),
-                          [](const Member& member) { return member.node.previous_rank.has_value(); });
+    std::stable_partition(candidates.begin(), candidates.end(),
+                          [](const Candidate& candidate) { return candidate.previous_rank.has_value(); });
   }
-  for (const Member& member : in_turn) {
-    const int wish = member.node.wished_rank.value_or(-1);
-    const bool fits = rule.ranks_given ? wish >= 0 && wish < rule.nodes && taken.insert(wish).second
-                                       : static_cast<int>(seating.seated.size()) < rule.nodes;
-    (fits ? seating.seated : seating.surplus).push_back(member);
+  for (Candidate& candidate : candidates) {
+    const int wish = candidate.node.wished_rank.value_or(-1);
+    const bool fits = rule.ranks_given ? wish >= 0 && wish < rule.max_nodes && taken.insert(wish).second
+                                       : static_cast<int>(seating.seated.size()) < rule.max_nodes;
+    (fits ? seating.seated : seating.surplus).push_back(std::move(candidate));
   }
   return seating;
 }
 
-std::vector<int> assign_group_ranks(const std::vector<Member>& members) {
-  const int nodes = static_cast<int>(members.size());
-  std::vector<int> ranks(members.size(), -1);
-  std::set<int> taken;
-  const auto grant = [&](std::size_t member, std::optional<int> rank) {
-    if (ranks[member] < 0 && rank && *rank >= 0 && *rank < nodes && taken.insert(*rank).second) {
-      ranks[member] = *rank;
-    }
-  };
-  for (std::size_t i = 0; i < members.size(); ++i) grant(i, members[i].node.previous_rank);
-  for (std::size_t i = 0; i < members.size(); ++i) grant(i, members[i].node.wished_rank);
+namespace {
+
+// Each survivor as near to its former rank as the order among them and the room for those behind it allow.
+void keep_survivors(const std::vector<Candidate>& seated, std::vector<int>& ranks) {
+  std::vector<std::size_t> survivors;
+  for (std::size_t i = 0; i < seated.size(); ++i) {
+    if (seated[i].previous_rank) survivors.push_back(i);
+  }
+  std::stable_sort(survivors.begin(), survivors.end(), [&](std::size_t a, std::size_t b) {
+    return *seated[a].previous_rank < *seated[b].previous_rank;
+  });
+  int lowest = 0;
+  for (std::size_t i = 0; i < survivors.size(); ++i) {
+    const int highest = static_cast<int>(seated.size() - (survivors.size() - i));
+    ranks[survivors[i]] = std::clamp(*seated[survivors[i]].previous_rank, lowest, highest);
+    lowest = ranks[survivors[i]] + 1;
+  }
+}
+
+}  // namespace
+
+std::vector<int> assign_group_ranks(const std::vector<Candidate>& seated) {
+  const int nodes = static_cast<int>(seated.size());
+  std::vector<int> ranks(seated.size(), -1);
+  keep_survivors(seated, ranks);
+  std::vector<bool> taken(seated.size(), false);
+  for (const int rank : ranks) {
+    if (rank >= 0) taken[static_cast<std::size_t>(rank)] = true;
+  }
   std::vector<std::size_t> rest;
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    if (ranks[i] < 0) rest.push_back(i);
+  for (std::size_t i = 0; i < seated.size(); ++i) {
+    const int wish = seated[i].node.wished_rank.value_or(-1);
+    if (ranks[i] >= 0) continue;
+    if (wish >= 0 && wish < nodes && !taken[static_cast<std::size_t>(wish)]) {
+      ranks[i] = wish;
+      taken[static_cast<std::size_t>(wish)] = true;
+    } else {
+      rest.push_back(i);
+    }
   }
   std::stable_sort(rest.begin(), rest.end(), [&](std::size_t a, std::size_t b) {
-    return natural_less(members[a].node.host, members[b].node.host);
+    return natural_less(seated[a].node.host, seated[b].node.host);
   });
-  int hole = 0;
-  for (const std::size_t member : rest) {
-    while (taken.count(hole) != 0) ++hole;
-    taken.insert(hole);
-    ranks[member] = hole;
+  std::size_t hole = 0;
+  for (const std::size_t i : rest) {
+    while (taken[hole]) ++hole;
+    taken[hole] = true;
+    ranks[i] = static_cast<int>(hole);
   }
   return ranks;
+}
+
+std::vector<WorkerSpan> worker_spans(const std::vector<Node>& nodes) {
+  std::vector<WorkerSpan> spans;
+  spans.reserve(nodes.size());
+  int world_size = 0;
+  std::map<std::string, int> of_role;
+  for (const Node& node : nodes) {
+    int& role_size = of_role[node.role];
+    spans.push_back({world_size, 0, role_size, 0});
+    world_size += node.workers;
+    role_size += node.workers;
+  }
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    spans[i].world_size = world_size;
+    spans[i].role_world_size = of_role[nodes[i].role];
+  }
+  return spans;
 }
 
 bool natural_less(const std::string& a, const std::string& b) {
@@ -121,29 +140,36 @@ bool natural_less(const std::string& a, const std::string& b) {
   return a.size() - i < b.size() - j;
 }
 
-std::string describe(const Node& node) {
+std::string describe(const Node& node, std::optional<int> rank) {
   const std::string where = node.host + ", pid " + std::to_string(node.pid);
-  const std::optional<int> rank = node.previous_rank ? node.previous_rank : node.wished_rank;
   if (rank) return "node " + std::to_string(*rank) + " (" + where + ")";
   return node.host + " (pid " + std::to_string(node.pid) + ")";
+}
+
+std::string describe(const Candidate& candidate) {
+  return describe(candidate.node,
+                  candidate.previous_rank ? candidate.previous_rank : candidate.node.wished_rank);
 }
 
 std::string describe(const Seating& seating, const RoundRule& rule) {
   std::vector<std::string> joined;
   std::set<int> ranks;
-  for (const Member& member : seating.seated) {
-    joined.push_back(describe(member.node));
-    if (member.node.wished_rank) ranks.insert(*member.node.wished_rank);
+  for (const Candidate& candidate : seating.seated) {
+    if (joined.size() <= kNamedNodes) joined.push_back(describe(candidate));
+    if (candidate.node.wished_rank) ranks.insert(*candidate.node.wished_rank);
   }
+  const std::string most = std::to_string(rule.max_nodes);
   std::string text =
-      std::to_string(joined.size()) + " of " + std::to_string(rule.nodes) + " nodes have joined";
-  if (!joined.empty()) text += " (" + list(joined) + ")";
+      std::to_string(seating.seated.size()) + " of " +
+      (rule.min_nodes == rule.max_nodes ? most : std::to_string(rule.min_nodes) + " to " + most) +
+      " nodes have joined";
+  if (!joined.empty()) text += " (" + list(joined, seating.seated.size()) + ")";
   if (!rule.ranks_given) return text;
   std::vector<std::string> missing;
-  for (int rank = 0; rank < rule.nodes; ++rank) {
+  for (int rank = 0; rank < rule.max_nodes; ++rank) {
     if (ranks.count(rank) == 0) missing.push_back("node " + std::to_string(rank));
   }
-  return missing.empty() ? text : text + "; missing: " + list(missing);
+  return missing.empty() ? text : text + "; missing: " + list(missing, missing.size());
 }
 
 }  // namespace cpprun::rendezvous

@@ -103,6 +103,20 @@ Endpoint parse_endpoint(const std::string& text) {
   return endpoint;
 }
 
+std::vector<Endpoint> parse_endpoints(const std::string& text) {
+  std::vector<Endpoint> endpoints;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string one = trim(text.substr(begin, end - begin));
+    begin = end + 1;
+    if (one.empty() && text.find(',') != std::string::npos) {
+      throw SettingsError("the list of endpoints '" + text + "' has an empty place");
+    }
+    endpoints.push_back(parse_endpoint(one));
+  }
+  return endpoints;
+}
+
 Settings parse_settings(const std::string& text) {
   Settings settings;
   const std::string whole = trim(text);
@@ -130,6 +144,7 @@ RendezvousLimits limits_of(const Settings& settings, bool static_backend) {
   if (static_backend) limits.join_timeout = limits.connect_timeout = std::chrono::seconds(900);
   read_seconds(settings, static_backend ? "timeout" : "join_timeout", limits.join_timeout);
   read_seconds(settings, static_backend ? "timeout" : "read_timeout", limits.connect_timeout);
+  read_seconds(settings, "last_call_timeout", limits.last_call);
   read_seconds(settings, "keep_alive_interval", limits.keep_alive_interval);
   read_count(settings, "keep_alive_max_attempt", limits.keep_alive_attempts);
   read_switch(settings, "is_host", limits.is_host);

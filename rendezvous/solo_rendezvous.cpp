@@ -4,37 +4,39 @@
 #include <boost/asio/this_coro.hpp>
 #include <utility>
 
+#include "rendezvous/restart_budget.hpp"
+
 namespace cpprun::rendezvous {
 
-SoloRendezvous::SoloRendezvous(asio::any_io_executor executor, std::string address)
-    : executor_(std::move(executor)), address_(std::move(address)) {}
+SoloRendezvous::SoloRendezvous(std::string address, int workers, int max_restarts, OpenWorkerStore open_store)
+    : address_(std::move(address)),
+      workers_(workers),
+      max_restarts_(max_restarts),
+      open_store_(std::move(open_store)) {}
 
-awaitable<RendezvousInfo> SoloRendezvous::next_rendezvous() {
-  ++round_;
-  store_.emplace(executor_);
-  co_return RendezvousInfo{0, 1, round_, restarts_, address_};
+awaitable<std::optional<RendezvousInfo>> SoloRendezvous::next_rendezvous() {
+  StoreEndpoint store = open_store_(address_);
+  const WorkerSpan workers{0, workers_, 0, workers_};
+  co_return RendezvousInfo{0, 1, ++round_, restarts_, address_, workers, std::move(store)};
 }
 
 awaitable<RoundEvent> SoloRendezvous::round_ended() {
   asio::steady_timer never(co_await asio::this_coro::executor, asio::steady_timer::time_point::max());
   co_await never.async_wait(asio::use_awaitable);  // ends by cancellation only
-  co_return RendezvousLost{"the wait for a change was ended"};
+  co_return RoundEvent(RoundEnd{});
 }
 
 awaitable<FinishEvent> SoloRendezvous::finish() {
   co_return AllFinished{};
 }
 
-awaitable<RoundEnd> SoloRendezvous::end_round(RoundEnd wanted) {
-  if (wanted.charged) ++restarts_;
-  co_return wanted;
+awaitable<RoundEnd> SoloRendezvous::settled() {
+  charge(end_, max_restarts_ - restarts_);
+  if (end_.charged) ++restarts_;
+  co_return end_;
 }
 
-awaitable<void> SoloRendezvous::leave(RoundEnd) {
-  co_return;
-}
-
-awaitable<void> SoloRendezvous::close() {
+awaitable<void> SoloRendezvous::close(std::string) {
   co_return;
 }
 

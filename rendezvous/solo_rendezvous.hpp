@@ -1,30 +1,31 @@
-// The rendezvous of a job of one node: there is nobody to meet, and the store is this process's own.
+// The rendezvous of a job of one node: there is nobody to meet.
 #pragma once
 
-#include <optional>
+#include <string>
 
 #include "rendezvous/rendezvous_handler.hpp"
-#include "rendezvous/store/local_store.hpp"
 
 namespace cpprun::rendezvous {
 
 class SoloRendezvous : public RendezvousHandler {
  public:
-  // `address`: of this machine, for the workers.
-  SoloRendezvous(asio::any_io_executor executor, std::string address);
+  // `address`: of this machine, for its workers, of which there are so many.
+  SoloRendezvous(std::string address, int workers, int max_restarts, OpenWorkerStore open_store);
 
-  awaitable<RendezvousInfo> next_rendezvous() override;
-  store::Store& round_store() override { return *store_; }
+  awaitable<std::optional<RendezvousInfo>> next_rendezvous() override;
   awaitable<RoundEvent> round_ended() override;
   awaitable<FinishEvent> finish() override;
-  awaitable<RoundEnd> end_round(RoundEnd wanted) override;
-  awaitable<void> leave(RoundEnd wanted) override;
-  awaitable<void> close() override;
+  void end_round(RoundEnd wanted) override { end_ = std::move(wanted); }
+  awaitable<RoundEnd> settled() override;
+  void leave(RoundEnd) override {}
+  awaitable<void> close(std::string why) override;
 
  private:
-  asio::any_io_executor executor_;
   std::string address_;
-  std::optional<store::LocalStore> store_;  // of the present round
+  int workers_;
+  int max_restarts_;
+  OpenWorkerStore open_store_;
+  RoundEnd end_;
   int round_ = -1;
   int restarts_ = 0;
 };

@@ -2,7 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <boost/asio/experimental/awaitable_operators.hpp>
+#include <csignal>
 
 #include "launcher/agent/rank_assignment.hpp"
 #include "rendezvous/async/deadline.hpp"
@@ -20,10 +22,6 @@ struct Happened {
   GroupEvent event;
 };
 
-GroupEvent to_group_event(const rendezvous::RoundEvent& event) {
-  return std::visit([](const auto& what) { return GroupEvent(what); }, event);
-}
-
 awaitable<Happened> group_ended(WorkerRunner& runner) {
   const std::optional<WorkerFailure> failure = co_await runner.ended();
   if (failure) co_return Happened{GroupFailed{summary(*failure), why_no_restart(*failure)}};
@@ -31,16 +29,15 @@ awaitable<Happened> group_ended(WorkerRunner& runner) {
 }
 
 awaitable<Happened> round_ended(rendezvous::RendezvousHandler& handler) {
-  const rendezvous::RoundEvent event = co_await handler.round_ended();
-  co_return Happened{to_group_event(event)};
+  rendezvous::RoundEvent event = co_await handler.round_ended();
+  co_return std::visit([](auto& what) { return Happened{std::move(what)}; }, event);
 }
 
 awaitable<Happened> all_finished(rendezvous::RendezvousHandler& handler) {
-  const rendezvous::FinishEvent event = co_await handler.finish();
+  rendezvous::FinishEvent event = co_await handler.finish();
   if (std::holds_alternative<rendezvous::AllFinished>(event)) co_return Happened{GroupSucceeded{}};
-  if (const auto* end = std::get_if<rendezvous::RoundEnd>(&event)) co_return Happened{*end};
-  if (const auto* lost = std::get_if<rendezvous::NodeLost>(&event)) co_return Happened{*lost};
-  co_return Happened{std::get<rendezvous::RendezvousLost>(event)};
+  if (auto* end = std::get_if<rendezvous::RoundEnd>(&event)) co_return Happened{std::move(*end)};
+  co_return Happened{std::get<rendezvous::RendezvousLost>(std::move(event))};
 }
 
 // A result, or what was thrown instead, as a value: a race waits for the first that succeeds.
@@ -74,95 +71,114 @@ bool means_now(std::optional<int> before, int further) {
 }  // namespace
 
 Agent::Agent(const AgentConfig& config, const WorkerSpec& spec, rendezvous::RendezvousHandler& handler,
-             WorkerRunner& runner, StopSignal& stop_signal, const RunFolder& folder,
-             OpenWorkerStore open_store)
+             WorkerRunner& runner, StopSignal& stop_signal, const RunFolder& folder)
     : config_(config),
       spec_(spec),
       handler_(handler),
       runner_(runner),
       stop_signal_(stop_signal),
-      folder_(folder),
-      open_store_(std::move(open_store)) {}
+      folder_(folder) {}
 
 awaitable<RunResult> Agent::run() {
   for (;;) {
-    cause_elsewhere_.reset();
     const Joined joined = co_await join();
-    if (const StopRequested* stop = std::get_if<StopRequested>(&joined)) {
-      const RestartDecision decision = co_await settle(*stop);
-      spdlog::warn("{}", decision.reason);
-      co_return StoppedBy{stop->signal};
-    }
-    const Attempt& attempt = std::get<Attempt>(joined);
-    runner_.start(attempt);
-    spdlog::info("attempt {}: started {} of {} workers, store at {}:{}", attempt.number,
-                 attempt.workers.size(), attempt.workers.front().world_size,
-                 attempt.workers.front().master_addr, attempt.workers.front().master_port);
-    GroupEvent event = co_await next_event();
-    std::optional<int> stopped_by;
-    if (std::holds_alternative<GroupSucceeded>(event)) {
-      // What the workers left behind is not to wait for the other nodes.
-      stopped_by = co_await stop_workers(std::nullopt);
-      event = co_await finish(stopped_by);
-    }
-    const RestartDecision decision = co_await settle(event);
-    if (decision.next == Next::Finish) {
-      spdlog::info("{}", decision.reason);
+    if (const StopRequested* stop = std::get_if<StopRequested>(&joined)) co_return stopped(stop->signal);
+    if (std::holds_alternative<Succeeded>(joined)) {
+      spdlog::info("the job ended well; this node was a spare");
       co_return Succeeded{};
     }
-    spdlog::warn("{}", decision.reason);
-    const StopRequested* stop = std::get_if<StopRequested>(&event);
-    if (stop) stopped_by = stop->signal;
-    stopped_by = co_await stop_workers(stopped_by);
-    const bool failed_here = std::holds_alternative<GroupFailed>(event);
-    if (failed_here) record_failure(report());
-    if (decision.next == Next::Stop) co_return StoppedBy{*stopped_by};
-    // Told to stop while it was about to restart, or while others ended the job.
-    if (stopped_by && !(failed_here && decision.next == Next::Fail)) {
-      const StopRequested stopped{*stopped_by};
-      co_await settle(stopped);
-      co_return StoppedBy{*stopped_by};
-    }
-    if (decision.next == Next::Fail) {
-      if (!failed_here) record_failure(report());
-      co_return Failed{report()};
-    }
-    if (decision.next == Next::GiveUp)
-      throw RendezvousError(RendezvousError::Kind::Connection, decision.reason);
+    std::optional<RunResult> result = co_await run_attempt(std::get<Attempt>(joined));
+    if (result) co_return std::move(*result);
   }
+}
+
+awaitable<std::optional<RunResult>> Agent::run_attempt(const Attempt& attempt) {
+  cause_elsewhere_.reset();
+  own_cause_.clear();
+  runner_.start(attempt);
+  spdlog::info("attempt {}: started {} of {} workers, store at {}:{}", attempt.number, attempt.workers.size(),
+               attempt.workers.front().world_size, attempt.workers.front().master_addr,
+               attempt.workers.front().master_port);
+  GroupEvent event = co_await next_event();
+  std::optional<int> stopped_by;
+  if (std::holds_alternative<GroupSucceeded>(event)) {
+    // What the workers left behind is not to wait for the other nodes.
+    stopped_by = co_await stop_workers(std::nullopt, spec_.stop_grace);
+    event = co_await finish(stopped_by);
+  }
+  if (std::holds_alternative<GroupSucceeded>(event)) {
+    spdlog::info("all workers ended well");
+    co_return Succeeded{};
+  }
+  announce(event);
+  std::chrono::milliseconds grace = spec_.stop_grace;
+  if (const auto* lost = std::get_if<rendezvous::RendezvousLost>(&event))
+    grace = std::min(grace, lost->grace);
+  const StopRequested* stop = std::get_if<StopRequested>(&event);
+  if (stop) stopped_by = stop->signal;
+  stopped_by = co_await stop_workers(stopped_by, grace);
+  if (std::holds_alternative<GroupFailed>(event)) record_failure(report());
+  if (stop) co_return StoppedBy{*stopped_by};
+  if (stopped_by) event = StopRequested{*stopped_by};
+  co_return co_await conclude(std::move(event));
+}
+
+awaitable<std::optional<RunResult>> Agent::conclude(GroupEvent event) {
+  const StopRequested* stop = std::get_if<StopRequested>(&event);
+  const bool failed_here = !own_cause_.empty();
+  // Told to stop while it was about to restart, or while others ended the job.
+  if (stop && !failed_here) co_return stopped(stop->signal);
+  awaitable<rendezvous::RoundEnd> settled = handler_.settled();
+  awaitable<void> told_to_stop = stop_signal_.wait();
+  std::variant<rendezvous::RoundEnd, std::monostate> first =
+      co_await (std::move(settled) || std::move(told_to_stop));
+  if (first.index() == 1) co_return stopped(stop_signal_.take());
+  const rendezvous::RoundEnd& end = std::get<0>(first);
+  if (stop && !end.final) co_return stopped(stop->signal);
+  if (!end.final) {
+    if (failed_here && !end.sentence.empty()) spdlog::warn("{}", end.sentence);
+    co_return std::nullopt;
+  }
+  const bool by_this_node = failed_here && end.cause == own_cause_;
+  if (!by_this_node) cause_elsewhere_ = JobCause::from_json(end.cause, end.sentence);
+  if (!failed_here) record_failure(report());
+  if (by_this_node) spdlog::warn("{}", end.sentence);
+  co_return Failed{report()};
+}
+
+void Agent::announce(const GroupEvent& event) {
+  if (const auto* failed = std::get_if<GroupFailed>(&event)) {
+    own_cause_ = JobCause::of(report()).to_json();
+    handler_.end_round(end_by_failure(own_name(), *failed, own_cause_));
+  } else if (const StopRequested* stop = std::get_if<StopRequested>(&event)) {
+    stopped(stop->signal);
+  } else if (const auto* end = std::get_if<rendezvous::RoundEnd>(&event)) {
+    spdlog::warn("{}", end->sentence);
+  } else if (const auto* lost = std::get_if<rendezvous::RendezvousLost>(&event)) {
+    spdlog::warn("the rendezvous was lost: {}; stopping the workers within {} ms", lost->reason,
+                 lost->grace.count());
+  }
+}
+
+// The others are told.
+RunResult Agent::stopped(int signal) {
+  const StopRequested stop{signal};
+  spdlog::warn(
+      "{}", signal == SIGKILL ? "cpprun was killed; ending its workers" : "received " + signal_name(signal));
+  handler_.leave(end_by_stop(own_name(), stop));
+  return StoppedBy{signal};
 }
 
 awaitable<Agent::Joined> Agent::join() {
-  for (;;) {
-    awaitable<Outcome<std::optional<Attempt>>> joined = captured(join_round());
-    awaitable<void> stopped = stop_signal_.wait();
-    std::variant<Outcome<std::optional<Attempt>>, std::monostate> first =
-        co_await (std::move(joined) || std::move(stopped));
-    if (first.index() == 1) co_return StopRequested{stop_signal_.take()};
-    std::optional<Attempt> attempt = std::get<0>(first).take();
-    if (attempt) co_return std::move(*attempt);
-  }
-}
-
-// Nothing when the round ended before its workers could start.
-awaitable<std::optional<Attempt>> Agent::join_round() {
-  info_ = co_await handler_.next_rendezvous();
-  NodeWorkers mine{spec_.role, spec_.local_world_size};
-  awaitable<Outcome<RankExchange>> exchanged =
-      captured(exchange_ranks(handler_.round_store(), info_, std::move(mine), open_store_));
-  awaitable<Happened> ended = round_ended(handler_);
-  std::variant<Outcome<RankExchange>, Happened> first = co_await (std::move(exchanged) || std::move(ended));
-  if (const Happened* happened = std::get_if<Happened>(&first)) {
-    const RestartDecision decision = co_await settle(happened->event);
-    spdlog::warn("{}", decision.reason);
-    if (decision.next == Next::Restart) co_return std::nullopt;
-    throw RendezvousError(RendezvousError::Kind::Closed, decision.reason);
-  }
-  try {
-    co_return plan(std::get<0>(first).take());
-  } catch (const store::StoreError& error) {
-    throw RendezvousError(RendezvousError::Kind::Connection, error.what());
-  }
+  awaitable<Outcome<std::optional<rendezvous::RendezvousInfo>>> joined = captured(handler_.next_rendezvous());
+  awaitable<void> told_to_stop = stop_signal_.wait();
+  std::variant<Outcome<std::optional<rendezvous::RendezvousInfo>>, std::monostate> first =
+      co_await (std::move(joined) || std::move(told_to_stop));
+  if (first.index() == 1) co_return StopRequested{stop_signal_.take()};
+  const std::optional<rendezvous::RendezvousInfo> info = std::get<0>(first).take();
+  if (!info) co_return Succeeded{};
+  info_ = *info;
+  co_return plan(*info);
 }
 
 awaitable<GroupEvent> Agent::next_event() {
@@ -188,52 +204,13 @@ awaitable<GroupEvent> Agent::finish(std::optional<int> told_to_stop) {
   co_return std::move(std::get<0>(first)).event;
 }
 
-awaitable<RestartDecision> Agent::settle(GroupEvent event) {
-  const RestartDecision mine = decide_restart(event, spec_.max_restarts - info_.restarts);
-  if (const auto* end = std::get_if<rendezvous::RoundEnd>(&event)) {
-    cause_elsewhere_ = JobCause::from_json(end->cause, end->sentence);
-    co_return mine;
-  }
-  rendezvous::RoundEnd wanted = round_end(event, mine);
-  if (std::holds_alternative<StopRequested>(event)) {
-    co_await handler_.leave(std::move(wanted));
-    co_return mine;
-  }
-  if (mine.next == Next::Finish || mine.next == Next::GiveUp) co_return mine;
-  const rendezvous::RoundEnd agreed = co_await handler_.end_round(wanted);
-  const bool as_wanted = agreed.cause == wanted.cause;  // which names this node and its worker
-  if (as_wanted && std::holds_alternative<GroupFailed>(event)) co_return mine;
-  cause_elsewhere_ = JobCause::from_json(agreed.cause, agreed.sentence);
-  co_return as_wanted ? mine : decide_restart(agreed, 0);
-}
-
-// What the other agents are told.
-rendezvous::RoundEnd Agent::round_end(const GroupEvent& event, const RestartDecision& decision) const {
-  rendezvous::RoundEnd end;
-  end.charged = true;
-  end.final = decision.next == Next::Fail;
-  end.sentence = own_name() + ": " + decision.reason;
-  if (std::holds_alternative<GroupFailed>(event)) {
-    end.cause = JobCause::of(report()).to_json();
-    return end;
-  }
-  if (const auto* lost = std::get_if<rendezvous::NodeLost>(&event)) end.sentence = lost->what;
-  if (const StopRequested* stop = std::get_if<StopRequested>(&event)) {
-    // SIGKILL stands for the end of the guardian.
-    end.sentence = own_name() + (stop->signal == SIGKILL ? ": its cpprun was killed"
-                                                         : " was stopped by " + signal_name(stop->signal));
-    end.final = spec_.max_restarts <= info_.restarts;
-  }
-  end.cause = JobCause{end.sentence, "", ""}.to_json();
-  return end;
-}
-
-awaitable<std::optional<int>> Agent::stop_workers(std::optional<int> requested) {
+awaitable<std::optional<int>> Agent::stop_workers(std::optional<int> requested,
+                                                  std::chrono::milliseconds grace) {
   int signal = requested.value_or(SIGTERM);
-  const async::Deadline limit = async::Deadline::after(spec_.stop_grace);
+  const async::Deadline limit = async::Deadline::after(grace);
   for (;;) {
-    const std::chrono::milliseconds grace = std::chrono::ceil<std::chrono::milliseconds>(limit.remaining());
-    awaitable<void> stopped = runner_.stop(signal, grace);
+    const std::chrono::milliseconds left = std::chrono::ceil<std::chrono::milliseconds>(limit.remaining());
+    awaitable<void> stopped = runner_.stop(signal, left);
     awaitable<void> more = stop_signal_.wait();
     const std::variant<std::monostate, std::monostate> first =
         co_await (std::move(stopped) || std::move(more));
@@ -247,24 +224,24 @@ awaitable<std::optional<int>> Agent::stop_workers(std::optional<int> requested) 
   }
 }
 
-Attempt Agent::plan(const RankExchange& exchange) const {
+Attempt Agent::plan(const rendezvous::RendezvousInfo& info) const {
   Attempt attempt;
-  attempt.number = info_.round;
-  attempt.node_address = info_.address;
-  for (const WorkerRanks& ranks : exchange.workers) {
+  attempt.number = info.round;
+  attempt.node_address = info.address;
+  for (const WorkerRanks& ranks : assign_ranks(info.workers, spec_.local_world_size)) {
     worker::WorkerEnv env;
     env.rank = ranks.global;
     env.local_rank = ranks.local;
     env.world_size = ranks.world_size;
     env.local_world_size = spec_.local_world_size;
-    env.group_rank = info_.group_rank;
-    env.group_world_size = info_.group_world_size;
+    env.group_rank = info.group_rank;
+    env.group_world_size = info.group_world_size;
     env.role_rank = ranks.role;
     env.role_world_size = ranks.role_world_size;
     env.role_name = spec_.role;
-    env.master_addr = config_.master_addr.value_or(exchange.store.address);
-    env.master_port = exchange.store.port;
-    env.restart_count = info_.restarts;
+    env.master_addr = config_.master_addr.value_or(info.store.address);
+    env.master_port = info.store.port;
+    env.restart_count = info.restarts;
     env.max_restarts = spec_.max_restarts;
     env.run_id = config_.run_id;
     env.use_agent_store = true;
@@ -274,6 +251,7 @@ Attempt Agent::plan(const RankExchange& exchange) const {
 }
 
 std::string Agent::own_name() const {
+  if (info_.group_world_size <= 1) return "";
   return "node " + std::to_string(info_.group_rank) + " (" + spec_.hostname + ")";
 }
 

@@ -1,12 +1,11 @@
 // The agent: rendezvous, assign ranks, run the workers, decide; again until the job is done.
 #pragma once
 
-#include <filesystem>
-#include <functional>
+#include <chrono>
 #include <optional>
 #include <string>
+#include <variant>
 
-#include "launcher/agent/rank_exchange.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/agent/stop_signal.hpp"
 #include "launcher/agent/worker_spec.hpp"
@@ -27,28 +26,32 @@ class Agent {
  public:
   // All arguments outlive the agent.
   Agent(const AgentConfig& config, const WorkerSpec& spec, rendezvous::RendezvousHandler& handler,
-        WorkerRunner& runner, StopSignal& stop_signal, const RunFolder& folder, OpenWorkerStore open_store);
+        WorkerRunner& runner, StopSignal& stop_signal, const RunFolder& folder);
 
   // Returns when no worker is left. Throws rendezvous::RendezvousError, std::system_error. The handler is
   // still to be closed.
   awaitable<RunResult> run();
 
  private:
-  // The attempt of the next round that comes to be, or the signal that ended the wait for it.
-  using Joined = std::variant<Attempt, StopRequested>;
+  // The attempt of the next round that comes to be, the signal that ended the wait for it, or nothing: the
+  // job ended well without this node.
+  using Joined = std::variant<Attempt, StopRequested, Succeeded>;
   awaitable<Joined> join();
-  awaitable<std::optional<Attempt>> join_round();
+  // One attempt, from the start of its workers to the end of the last. Nothing: there is to be another one.
+  awaitable<std::optional<RunResult>> run_attempt(const Attempt& attempt);
   awaitable<GroupEvent> next_event();
   // The exit barrier. `told_to_stop`: a signal that came before it; then only a job of one node, which waits
   // for nobody, still ends well.
   awaitable<GroupEvent> finish(std::optional<int> told_to_stop);
-  // Agrees with the other agents on how the round ends, and returns what holds.
-  awaitable<RestartDecision> settle(GroupEvent event);
-  rendezvous::RoundEnd round_end(const GroupEvent& event, const RestartDecision& decision) const;
-  // Stops the workers, by `requested` or else by SIGTERM, and returns the signal that the user sent, then or
-  // meanwhile.
-  awaitable<std::optional<int>> stop_workers(std::optional<int> requested);
-  Attempt plan(const RankExchange& exchange) const;
+  // Asks for what is to follow from the event, and tells the user.
+  void announce(const GroupEvent& event);
+  // What follows, after the workers' end: restart (nothing) or the end of the job.
+  awaitable<std::optional<RunResult>> conclude(GroupEvent event);
+  RunResult stopped(int signal);
+  // Stops the workers, by `requested` or else by SIGTERM, within `grace`, and returns the signal that the
+  // user sent, then or meanwhile.
+  awaitable<std::optional<int>> stop_workers(std::optional<int> requested, std::chrono::milliseconds grace);
+  Attempt plan(const rendezvous::RendezvousInfo& info) const;
   std::string own_name() const;
   FailureReport report() const;
   void record_failure(const FailureReport& report) const;
@@ -59,8 +62,8 @@ class Agent {
   WorkerRunner& runner_;
   StopSignal& stop_signal_;
   const RunFolder& folder_;
-  OpenWorkerStore open_store_;
   rendezvous::RendezvousInfo info_{};        // of the present round
+  std::string own_cause_;                    // what the others were told of a failure here
   std::optional<JobCause> cause_elsewhere_;  // why another agent ended the present round
 };
 

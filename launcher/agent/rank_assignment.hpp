@@ -1,15 +1,11 @@
-// Who is who in one round: ranks from what each agent brings. Pure.
+// Who is who among the workers of one node. Pure.
 #pragma once
 
-#include <string>
 #include <vector>
 
-namespace cpprun::launcher {
+#include "rendezvous/rendezvous_handler.hpp"
 
-struct NodeWorkers {
-  std::string role;
-  int local_world_size;
-};
+namespace cpprun::launcher {
 
 struct WorkerRanks {
   int local;
@@ -19,9 +15,7 @@ struct WorkerRanks {
   int role_world_size;
 };
 
-// The ranks of the workers of the agent `group_rank`, in the order of their local ranks. Global ranks run on
-// in the order of the agents; role ranks count only the workers of the same role. `nodes` lists all agents in
-// the order of their group ranks.
-std::vector<WorkerRanks> assign_ranks(const std::vector<NodeWorkers>& nodes, int group_rank);
+// In the order of their local ranks.
+std::vector<WorkerRanks> assign_ranks(const rendezvous::WorkerSpan& span, int local_world_size);
 
 }  // namespace cpprun::launcher

@@ -1,4 +1,4 @@
-// What an agent does after something happened to its group or to the round. Pure.
+// What became of an agent's workers, and what the agent then wants of the round. Pure.
 #pragma once
 
 #include <string>
@@ -28,23 +28,12 @@ struct StopRequested {
   int signal;
 };
 using GroupEvent = std::variant<GroupSucceeded, GroupFailed, StopRequested, rendezvous::RoundEnd,
-                                rendezvous::NodeLost, rendezvous::RendezvousLost>;
+                                rendezvous::RendezvousLost>;
 
-enum class Next {
-  Finish,   // the exit barrier, then the good end
-  Restart,  // all workers of all nodes
-  Fail,     // for good
-  Stop,     // as the user wished
-  GiveUp,   // without a rendezvous nothing can be agreed on
-};
-
-struct RestartDecision {
-  Next next;
-  bool charge_budget;  // the restart counts against --max-restarts
-  std::string reason;
-};
-
-// `restarts_left` is the job's.
-RestartDecision decide_restart(const GroupEvent& event, int restarts_left);
+// How the round is to end after a worker failed, or after the node was told to stop. `who`: begins the
+// sentence, "node 1 (hostB)", or empty where there is only one. What it costs and whether it is the last word
+// is for the rendezvous to say, save where a restart cannot help. `cause` is what the other agents report.
+rendezvous::RoundEnd end_by_failure(const std::string& who, const GroupFailed& failed, std::string cause);
+rendezvous::RoundEnd end_by_stop(const std::string& who, const StopRequested& stop);
 
 }  // namespace cpprun::launcher

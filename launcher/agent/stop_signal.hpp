@@ -24,7 +24,8 @@ class StopSignal {
   awaitable<void> watch_signals();
   awaitable<void> watch_guardian();
 
-  // Returns when there is a signal to take. Takes none: of two raced waits that end at once, one is forgotten.
+  // Returns when there is a signal to take. Takes none: of two raced waits that end at once, one is
+  // forgotten.
   awaitable<void> wait();
   // The next signal not yet taken, after wait(); SIGKILL stands for the end of the guardian.
   int take();

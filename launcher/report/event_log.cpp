@@ -124,10 +124,10 @@ void EventLog::agent_ended(const std::string& error) {
   write(ended);
 }
 
-awaitable<rendezvous::RendezvousInfo> LoggedRendezvous::next_rendezvous() {
+awaitable<std::optional<rendezvous::RendezvousInfo>> LoggedRendezvous::next_rendezvous() {
   const steady_clock::time_point began = steady_clock::now();
-  const rendezvous::RendezvousInfo info = co_await inner_.next_rendezvous();
-  log_.rendezvous_joined(info, steady_clock::now() - began);
+  const std::optional<rendezvous::RendezvousInfo> info = co_await inner_.next_rendezvous();
+  if (info) log_.rendezvous_joined(*info, steady_clock::now() - began);
   co_return info;
 }
 

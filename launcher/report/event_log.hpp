@@ -55,15 +55,13 @@ class EventLog {
 class LoggedRendezvous : public rendezvous::RendezvousHandler {
  public:
   LoggedRendezvous(rendezvous::RendezvousHandler& inner, EventLog& log) : inner_(inner), log_(log) {}
-  awaitable<rendezvous::RendezvousInfo> next_rendezvous() override;
-  store::Store& round_store() override { return inner_.round_store(); }
+  awaitable<std::optional<rendezvous::RendezvousInfo>> next_rendezvous() override;
   awaitable<rendezvous::RoundEvent> round_ended() override { return inner_.round_ended(); }
   awaitable<rendezvous::FinishEvent> finish() override { return inner_.finish(); }
-  awaitable<rendezvous::RoundEnd> end_round(rendezvous::RoundEnd wanted) override {
-    return inner_.end_round(std::move(wanted));
-  }
-  awaitable<void> leave(rendezvous::RoundEnd wanted) override { return inner_.leave(std::move(wanted)); }
-  awaitable<void> close() override { return inner_.close(); }
+  void end_round(rendezvous::RoundEnd wanted) override { inner_.end_round(std::move(wanted)); }
+  awaitable<rendezvous::RoundEnd> settled() override { return inner_.settled(); }
+  void leave(rendezvous::RoundEnd wanted) override { inner_.leave(std::move(wanted)); }
+  awaitable<void> close(std::string why) override { return inner_.close(std::move(why)); }
 
  private:
   rendezvous::RendezvousHandler& inner_;

@@ -103,8 +103,6 @@ const char* describe(Fault fault) {
       return "it validated a second time";
     case Fault::UnknownOpcode:
       return "it sent an opcode the protocol does not have";
-    case Fault::OpenedTwice:
-      return "it named its run a second time";
     case Fault::KeyTooLong:
       return "a key is longer than 8192 bytes";
     case Fault::ValueTooLong:

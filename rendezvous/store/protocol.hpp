@@ -45,7 +45,7 @@ enum class Op : std::uint8_t {
   QueueLen = 16,
   ListKeys = 17,
   Barrier = 18,
-  // Ours, far from c10d's numbers: an agent names its run and gets the agents' own table.
+  // Ours, far from c10d's numbers: an agent names its run, and the connection is no store's any more.
   Open = 0xC0,
 };
 inline constexpr std::uint8_t kLastOp = 18;  // of c10d's
@@ -73,7 +73,6 @@ enum class Fault {
   NotValidated,  // the first request is not VALIDATE, or its magic is wrong
   ValidatedTwice,
   UnknownOpcode,
-  OpenedTwice,
   KeyTooLong,
   ValueTooLong,
   TooManyKeys,

@@ -30,10 +30,11 @@ struct CasResult {
 enum class WaitResult { Ready, TimedOut };
 
 enum class StoreFailure {
-  Unreachable,  // no connection could be made in time
-  Lost,         // the connection broke; whether the request took effect is unknown
-  NoAnswer,     // the store did not answer a request in time; as Lost
-  Refused,      // trying again is of no use: ADD on a value that is not a number, no store at the endpoint
+  Unreachable,    // no connection could be made in time
+  NobodyListens,  // likewise: the host is there, and says that no process serves the port
+  Lost,           // the connection broke; whether the request took effect is unknown
+  NoAnswer,       // the store did not answer a request in time; as Lost
+  Refused,        // trying again is of no use: ADD on a value that is not a number, no store at the endpoint
 };
 
 // Why a store could not do its work, in one sentence that names the store.

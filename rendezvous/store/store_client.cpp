@@ -77,15 +77,13 @@ class StoreClient::Lease {
   std::unique_ptr<StoreConnection> connection_;
 };
 
-StoreClient::StoreClient(StoreEndpoint endpoint, std::chrono::milliseconds request_limit,
-                         std::optional<std::string> run)
-    : endpoint_(std::move(endpoint)), request_limit_(request_limit), run_(std::move(run)) {}
+StoreClient::StoreClient(StoreEndpoint endpoint, std::chrono::milliseconds request_limit)
+    : endpoint_(std::move(endpoint)), request_limit_(request_limit) {}
 StoreClient::~StoreClient() = default;
 
 awaitable<std::unique_ptr<StoreClient>> StoreClient::connect(StoreEndpoint endpoint, Deadline deadline,
-                                                             std::chrono::milliseconds request_limit,
-                                                             std::optional<std::string> run) {
-  std::unique_ptr<StoreClient> client(new StoreClient(std::move(endpoint), request_limit, std::move(run)));
+                                                             std::chrono::milliseconds request_limit) {
+  std::unique_ptr<StoreClient> client(new StoreClient(std::move(endpoint), request_limit));
   const std::string name = to_string(client->endpoint_);
   std::string reason = "the time limit is over";
   std::chrono::milliseconds pause = kFirstPause;
@@ -98,9 +96,8 @@ awaitable<std::unique_ptr<StoreClient>> StoreClient::connect(StoreEndpoint endpo
       const Deadline attempt = Deadline::earlier(deadline, Deadline::after(kAttemptLimit));
       try {
         std::unique_ptr<StoreConnection> connection =
-            co_await StoreConnection::open(address, name, client->run_, attempt);
+            co_await StoreConnection::open(address, name, std::nullopt, attempt);
         client->address_ = address;
-        client->local_address_ = connection->local_address();
         client->idle_.push_back(std::move(connection));
         co_return client;
       } catch (const StoreError& error) {
@@ -124,7 +121,7 @@ awaitable<StoreClient::Lease> StoreClient::borrow(Deadline deadline) {
     if (connection->usable()) co_return Lease(*this, std::move(connection));
   }
   std::unique_ptr<StoreConnection> connection =
-      co_await StoreConnection::open(address_, to_string(endpoint_), run_, deadline);
+      co_await StoreConnection::open(address_, to_string(endpoint_), std::nullopt, deadline);
   co_return Lease(*this, std::move(connection));
 }
 

@@ -32,10 +32,8 @@ class StoreClient : public Store {
   // Connects, repeating with growing pauses until `deadline` while there is nobody at the endpoint. Throws
   // StoreError(Unreachable) that names host, port and the last reason, or at once Refused if another service
   // answers.
-  // With `run`, its calls go to the table of that run's agents.
   static awaitable<std::unique_ptr<StoreClient>> connect(
-      StoreEndpoint endpoint, Deadline deadline, std::chrono::milliseconds request_limit = kRequestLimit,
-      std::optional<std::string> run = std::nullopt);
+      StoreEndpoint endpoint, Deadline deadline, std::chrono::milliseconds request_limit = kRequestLimit);
   ~StoreClient() override;
 
   awaitable<Bytes> get(Key key) override;
@@ -49,15 +47,12 @@ class StoreClient : public Store {
   awaitable<bool> erase(Key key) override;
   awaitable<std::int64_t> count() override;
 
-  // Of the first connection, numeric: how the store's side reaches this host.
-  const std::string& local_address() const { return local_address_; }
   const StoreEndpoint& endpoint() const { return endpoint_; }
 
  private:
   class Lease;
 
-  StoreClient(StoreEndpoint endpoint, std::chrono::milliseconds request_limit,
-              std::optional<std::string> run);
+  StoreClient(StoreEndpoint endpoint, std::chrono::milliseconds request_limit);
   Deadline request_deadline() const { return Deadline::after(request_limit_); }
   awaitable<Lease> borrow(Deadline deadline);
   template <typename T>
@@ -67,9 +62,7 @@ class StoreClient : public Store {
 
   StoreEndpoint endpoint_;
   std::chrono::milliseconds request_limit_;
-  std::optional<std::string> run_;
   asio::ip::tcp::endpoint address_;  // the one of the host's addresses that answered
-  std::string local_address_;
   std::vector<std::unique_ptr<StoreConnection>> idle_;
 };
 

@@ -26,8 +26,9 @@ using async::use_error;
 
 constexpr std::size_t kReadBytes = 16 * 1024;
 
-StoreError unreachable(const std::string& name, const std::string& reason) {
-  return StoreError(StoreFailure::Unreachable, "cannot connect to the store at " + name + ": " + reason);
+StoreError unreachable(const std::string& name, const std::string& reason,
+                       StoreFailure failure = StoreFailure::Unreachable) {
+  return StoreError(failure, "cannot connect to the store at " + name + ": " + reason);
 }
 
 StoreError lost(const std::string& name, const std::string& reason) {
@@ -64,7 +65,11 @@ awaitable<std::unique_ptr<StoreConnection>> StoreConnection::open(tcp::endpoint 
   const std::optional<std::tuple<error_code>> connected =
       co_await async::before(deadline, socket.async_connect(endpoint, use_error));
   if (!connected) throw unreachable(name, "it did not answer in time");
-  if (const error_code error = std::get<0>(*connected)) throw unreachable(name, error.message());
+  if (const error_code error = std::get<0>(*connected)) {
+    const bool refused = error == asio::error::connection_refused;
+    throw unreachable(name, error.message(),
+                      refused ? StoreFailure::NobodyListens : StoreFailure::Unreachable);
+  }
 
   std::unique_ptr<StoreConnection> connection(new StoreConnection(std::move(socket), endpoint, name));
   co_await connection->greet(deadline);

@@ -15,9 +15,10 @@ namespace cpprun::store {
 
 class StoreConnection {
  public:
-  // One attempt: connect, VALIDATE and PING in one write, the answer; then, where `run` is given, OPEN of the
-  // table of that run's agents. `name` is the store's in error messages. Throws StoreError, Refused where
-  // another service or another run's agent answers, else Unreachable.
+  // One attempt: connect, VALIDATE and PING in one write, the answer; then, where `run` is given, OPEN of
+  // that run, after which the connection carries what its agents say to each other. `name` is the store's in
+  // error messages. Throws StoreError: Refused where another service or another run's agent answers,
+  // NobodyListens, else Unreachable.
   static awaitable<std::unique_ptr<StoreConnection>> open(asio::ip::tcp::endpoint endpoint, std::string name,
                                                           std::optional<std::string> run, Deadline deadline);
 

@@ -3,10 +3,12 @@
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cerrno>
+#include <deque>
 #include <queue>
 #include <string>
 #include <system_error>
@@ -56,7 +58,8 @@ class StoreServer::Impl {
         port_(acceptor_.local_endpoint().port()),
         epoll_(acceptor_.get_executor(), open_epoll()),
         input_(kReadBytes),
-        work_{workers_, agents_, run_, limits_, input_, {}, {}, {}},
+        work_{table_, run_, limits_, input_, {}, {}, {}},
+        handed_over_(acceptor_.get_executor()),
         room_(acceptor_.get_executor()),
         earlier_limit_(acceptor_.get_executor()) {
     no_delay(acceptor_.native_handle());
@@ -68,7 +71,7 @@ class StoreServer::Impl {
   void start_empty_table();
   std::uint16_t port() const { return port_; }
   std::size_t connections() const { return sessions_.size() - free_.size(); }
-  std::optional<asio::ip::address> agents_reach() const;
+  awaitable<OpenedConnection> next_opened();
 
  private:
   awaitable<void> accept_connections();
@@ -80,6 +83,7 @@ class StoreServer::Impl {
   void settle(ConnectionId id, StoreSession::State state);
   void watch_limit(ConnectionId id);
   void close(ConnectionId id);
+  void hand_over(ConnectionId id);
   void log_fault(const StoreSession& session, Fault fault);
   void close_all();
 
@@ -95,9 +99,10 @@ class StoreServer::Impl {
   std::uint16_t port_;
   asio::posix::stream_descriptor epoll_;
   std::vector<char> input_;
-  StoreTable workers_;
-  StoreTable agents_;
+  StoreTable table_;
   SessionWork work_;
+  std::deque<OpenedConnection> opened_;
+  async::Event handed_over_;                             // opened_ has one more
   std::vector<std::unique_ptr<StoreSession>> sessions_;  // by connection id; null where free
   std::vector<ConnectionId> free_;
   // Looked at lazily: an entry whose session has gone, or no longer has a limit, is dropped when it comes up.
@@ -136,8 +141,8 @@ void StoreServer::Impl::start_empty_table() {
   for (ConnectionId id = 0; id < sessions_.size(); ++id) {
     if (sessions_[id] && sessions_[id]->of_worker()) close(id);
   }
-  workers_ = StoreTable();
-  spdlog::debug("store: the workers' table is empty; closed {} of their connections", before - connections());
+  table_ = StoreTable();
+  spdlog::debug("store: the table is empty; closed {} of their connections", before - connections());
 }
 
 awaitable<void> StoreServer::Impl::accept_connections() {
@@ -216,6 +221,7 @@ void StoreServer::Impl::serve_ready() {
 // After anything that touched a session: closes it, or watches its socket for what it now needs.
 void StoreServer::Impl::settle(ConnectionId id, StoreSession::State state) {
   StoreSession& session = *sessions_[id];
+  if (state == StoreSession::State::Opened) return hand_over(id);
   if (state == StoreSession::State::Faulty) log_fault(session, session.fault());
   if (state != StoreSession::State::Open) return close(id);
   const unsigned interest = (session.wants_read() ? EPOLLIN : 0U) | (session.wants_write() ? EPOLLOUT : 0U);
@@ -266,25 +272,41 @@ void StoreServer::Impl::log_fault(const StoreSession& session, Fault fault) {
 }
 
 void StoreServer::Impl::close(ConnectionId id) {
-  (sessions_[id]->of_agent() ? agents_ : workers_).forget(id);
+  table_.forget(id);
+  const int fd = sessions_[id]->fd();
   // Explicitly: a child between fork and exec may hold the socket open, and with it the registration.
-  ::epoll_ctl(epoll_.native_handle(), EPOLL_CTL_DEL, sessions_[id]->fd(), nullptr);
+  if (fd >= 0) ::epoll_ctl(epoll_.native_handle(), EPOLL_CTL_DEL, fd, nullptr);
   sessions_[id].reset();
   free_.push_back(id);
   room_.notify_all();
 }
 
-std::optional<asio::ip::address> StoreServer::Impl::agents_reach() const {
-  for (const std::unique_ptr<StoreSession>& session : sessions_) {
-    if (!session || !session->of_agent()) continue;
-    tcp::endpoint own;
-    socklen_t length = static_cast<socklen_t>(own.capacity());
-    if (::getsockname(session->fd(), own.data(), &length) != 0) continue;
-    own.resize(length);
-    asio::ip::address address = asio::ip::make_address(to_text(own.address()));  // IPv4 as such
-    if (!address.is_loopback()) return address;
+void StoreServer::Impl::hand_over(ConnectionId id) {
+  ::epoll_ctl(epoll_.native_handle(), EPOLL_CTL_DEL, sessions_[id]->fd(), nullptr);
+  auto [fd, early] = sessions_[id]->release();
+  tcp::socket socket(acceptor_.get_executor());
+  error_code error;
+  socket.assign(acceptor_.local_endpoint().protocol(), fd, error);
+  if (error) {
+    ::close(fd);
+  } else {
+    opened_.push_back({std::move(socket), std::move(early)});
+    handed_over_.notify_all();
   }
-  return std::nullopt;
+  close(id);
+}
+
+awaitable<OpenedConnection> StoreServer::Impl::next_opened() {
+  while (opened_.empty()) {
+    co_await handed_over_.wait();
+    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+    if (state.cancelled() != asio::cancellation_type::none) {
+      throw boost::system::system_error(asio::error::operation_aborted);
+    }
+  }
+  OpenedConnection opened = std::move(opened_.front());
+  opened_.pop_front();
+  co_return opened;
 }
 
 void StoreServer::Impl::close_all() {
@@ -312,8 +334,8 @@ std::uint16_t StoreServer::port() const {
 std::size_t StoreServer::connections() const {
   return impl_->connections();
 }
-std::optional<asio::ip::address> StoreServer::agents_reach() const {
-  return impl_->agents_reach();
+awaitable<OpenedConnection> StoreServer::next_opened() {
+  return impl_->next_opened();
 }
 
 }  // namespace cpprun::store

@@ -29,8 +29,14 @@ struct ServerLimits {
   std::size_t reply_bytes = kMaxReplyBytes;                      // of one reply
 };
 
-// Holds two tables on one port: that of the workers, which c10d's clients see, and, where `run` is given,
-// that of the agents of this run, for connections that open it by the run's name.
+// An agent's connection, which has left the store: it has named the run and been answered.
+struct OpenedConnection {
+  asio::ip::tcp::socket socket;
+  std::string early;  // what it has sent since
+};
+
+// One port serves c10d's clients and, where `run` is given, hands over the connections that open the run by
+// its name.
 class StoreServer {
  public:
   explicit StoreServer(asio::ip::tcp::acceptor acceptor, std::optional<std::string> run = std::nullopt,
@@ -44,14 +50,14 @@ class StoreServer {
   awaitable<void> run();
   void stop();
 
-  // From now on the workers' table is empty, and every connection that has used it is closed. One that has
-  // asked for nothing yet may be an agent's.
+  // From now on the table is empty, and every connection that has used it is closed. One that has asked for
+  // nothing yet may be an agent's.
   void start_empty_table();
 
   std::uint16_t port() const;
   std::size_t connections() const;
-  // This machine's address by which agents of other machines are connected; nothing if there is none.
-  std::optional<asio::ip::address> agents_reach() const;
+  // The next connection of an agent. Throws operation_aborted when cancelled; none is lost by that.
+  awaitable<OpenedConnection> next_opened();
 
  private:
   class Impl;

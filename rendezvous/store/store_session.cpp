@@ -14,9 +14,14 @@ StoreSession::StoreSession(int fd, ConnectionId id, asio::ip::tcp::endpoint peer
     : fd_(fd), id_(id), since_(accepted), peer_(std::move(peer)) {}
 
 StoreSession::~StoreSession() {
+  if (fd_ < 0) return;
   // A child between fork and exec may hold the descriptor too: the peer is to see the end now.
   ::shutdown(fd_, SHUT_RDWR);
   ::close(fd_);
+}
+
+std::pair<int, std::string> StoreSession::release() {
+  return {std::exchange(fd_, -1), std::move(inbox_)};
 }
 
 StoreSession::State StoreSession::on_readable(SessionWork& work) {
@@ -69,6 +74,8 @@ StoreSession::State StoreSession::serve(std::string_view input, SessionWork& wor
   } else if (served > 0) {
     inbox_.erase(0, served);
   }
+  // The answer is one byte, and the first on its way.
+  if (state == State::Open && opened_) state = State::Opened;
   return state;
 }
 
@@ -76,7 +83,7 @@ StoreSession::State StoreSession::serve(std::string_view input, SessionWork& wor
 // consumed.
 std::size_t StoreSession::serve_some(std::string_view input, SessionWork& work) {
   std::size_t served = 0;
-  while (fault_ == Fault::None && work.reply.size() < kReplyPauseBytes && wants_read()) {
+  while (fault_ == Fault::None && !opened_ && work.reply.size() < kReplyPauseBytes && wants_read()) {
     const RequestDecoder::Result decoded = decoder_.next(input.substr(served), work.request);
     served += decoded.consumed;
     fault_ = decoded.fault;
@@ -88,19 +95,16 @@ std::size_t StoreSession::serve_some(std::string_view input, SessionWork& work) 
 
 Fault StoreSession::apply(SessionWork& work) {
   if (work.request.op == Op::Open) return open(work);
-  if (!of_agent_ && work.request.op != Op::Ping) of_worker_ = true;
-  StoreTable& table = of_agent_ ? work.agents : work.workers;
-  return apply_request(table, id_, work.request, work.limits.reply_bytes, work.reply, work.woken);
+  if (work.request.op != Op::Ping) of_worker_ = true;
+  return apply_request(work.table, id_, work.request, work.limits.reply_bytes, work.reply, work.woken);
 }
 
 Fault StoreSession::open(SessionWork& work) {
   if (!work.run) return Fault::UnknownOpcode;
-  if (of_agent_) return Fault::OpenedTwice;
   if (of_worker_) return Fault::UnknownOpcode;
   const bool same_run = work.request.key == *work.run;
   put_number(work.reply, same_run ? kOpened : kOtherRun);
-  if (!same_run) return Fault::None;
-  of_agent_ = true;
+  opened_ = same_run;
   return Fault::None;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "rendezvous/async/deadline.hpp"
 #include "rendezvous/store/protocol.hpp"
@@ -18,9 +19,8 @@ namespace cpprun::store {
 
 // What the sessions of a server share while one of them works.
 struct SessionWork {
-  StoreTable& workers;
-  StoreTable& agents;
-  const std::optional<std::string>& run;  // whose agents may open the second table
+  StoreTable& table;
+  const std::optional<std::string>& run;  // whose agents may open a connection of their own
   const ServerLimits& limits;
   std::span<char> input;  // what one read may fill
   std::string reply;      // of the requests at hand; empty between calls
@@ -30,7 +30,12 @@ struct SessionWork {
 
 class StoreSession {
  public:
-  enum class State { Open, Left, Faulty };  // Left: the peer has closed or reset the connection
+  enum class State {
+    Open,
+    Left,    // the peer has closed or reset the connection
+    Faulty,  // see fault()
+    Opened,  // an agent's, to be released
+  };
 
   // Owns `fd`, a non-blocking socket.
   StoreSession(int fd, ConnectionId id, asio::ip::tcp::endpoint peer, async::Clock::time_point accepted);
@@ -54,8 +59,9 @@ class StoreSession {
   };
   std::optional<Limit> limit(const ServerLimits& limits) const;
 
-  bool of_agent() const { return of_agent_; }
-  bool of_worker() const { return of_worker_; }  // has used the workers' table
+  bool of_worker() const { return of_worker_; }  // has used the table
+  // Gives up the socket of an opened connection, with the bytes that came behind OPEN.
+  std::pair<int, std::string> release();
   int fd() const { return fd_; }
   const asio::ip::tcp::endpoint& peer() const { return peer_; }
   Fault fault() const { return fault_; }  // where Faulty
@@ -72,7 +78,7 @@ class StoreSession {
 
   int fd_;
   ConnectionId id_;
-  bool of_agent_ = false;
+  bool opened_ = false;
   bool of_worker_ = false;
   Fault fault_ = Fault::None;
   RequestDecoder decoder_;

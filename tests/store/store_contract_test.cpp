@@ -1,4 +1,4 @@
-// What every store promises, on each of them: over the network, in the process, and through a prefix.
+// What a store promises, over the network.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "rendezvous/async/task_group.hpp"
-#include "rendezvous/store/local_store.hpp"
-#include "rendezvous/store/prefix_store.hpp"
 #include "rendezvous/store/store_client.hpp"
 #include "tests/store/run_coroutine.hpp"
 #include "tests/store/server_thread.hpp"
@@ -21,8 +19,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-enum class Kind { Client, Local, Prefix, PrefixOfClient };
-
 Deadline far() {
   return Deadline::after(std::chrono::minutes(5));
 }
@@ -30,20 +26,10 @@ Deadline now() {
   return Deadline::at(async::Clock::now());
 }
 
-class StoreContract : public ::testing::TestWithParam<Kind> {
+class StoreContract : public ::testing::Test {
  protected:
-  StoreContract() {
-    if (GetParam() == Kind::Client || GetParam() == Kind::PrefixOfClient) {
-      server = std::make_unique<ServerThread>();
-      base = run(StoreClient::connect({"127.0.0.1", server->port()}, far()));
-    } else {
-      base = std::make_unique<LocalStore>(context.get_executor());
-    }
-    if (GetParam() == Kind::Prefix || GetParam() == Kind::PrefixOfClient) {
-      prefixed = std::make_unique<PrefixStore>("job", *base);
-    }
-  }
-  Store& store() { return prefixed ? *prefixed : *base; }
+  StoreContract() { client = run(StoreClient::connect({"127.0.0.1", server.port()}, far())); }
+  Store& store() { return *client; }
 
   template <typename T>
   T run(awaitable<T> coroutine) {
@@ -51,28 +37,11 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
   }
 
   asio::io_context context;
-  std::unique_ptr<ServerThread> server;
-  std::unique_ptr<Store> base;
-  std::unique_ptr<Store> prefixed;
+  ServerThread server;
+  std::unique_ptr<StoreClient> client;
 };
 
-INSTANTIATE_TEST_SUITE_P(Each, StoreContract,
-                         ::testing::Values(Kind::Client, Kind::Local, Kind::Prefix, Kind::PrefixOfClient),
-                         [](const ::testing::TestParamInfo<Kind>& kind) -> std::string {
-                           switch (kind.param) {
-                             case Kind::Client:
-                               return "Client";
-                             case Kind::Local:
-                               return "Local";
-                             case Kind::Prefix:
-                               return "Prefix";
-                             case Kind::PrefixOfClient:
-                               return "PrefixOfClient";
-                           }
-                           return "";
-                         });
-
-TEST_P(StoreContract, SetThenGet) {
+TEST_F(StoreContract, SetThenGet) {
   const std::string key("k\0/\xff", 4);
   const std::string value("a\0b", 3);
   EXPECT_EQ(run(store().get(key)), "");
@@ -83,26 +52,26 @@ TEST_P(StoreContract, SetThenGet) {
   EXPECT_TRUE(run(store().check({key})));
 }
 
-TEST_P(StoreContract, ALargeValue) {
+TEST_F(StoreContract, ALargeValue) {
   const std::string value(3'000'000, 'v');
   run(store().set("k", value));
   EXPECT_TRUE(run(store().get("k")) == value);
 }
 
-TEST_P(StoreContract, MultiGetKeepsTheOrderOfItsKeys) {
+TEST_F(StoreContract, MultiGetKeepsTheOrderOfItsKeys) {
   run(store().set("a", "1"));
   run(store().set("b", "2"));
   EXPECT_THAT(run(store().multi_get({"b", "absent", "a", "b"})), ElementsAre("2", "", "1", "2"));
   EXPECT_TRUE(run(store().multi_get({})).empty());
 }
 
-TEST_P(StoreContract, Append) {
+TEST_F(StoreContract, Append) {
   run(store().append("k", "ab"));
   run(store().append("k", "c"));
   EXPECT_EQ(run(store().get("k")), "abc");
 }
 
-TEST_P(StoreContract, Add) {
+TEST_F(StoreContract, Add) {
   EXPECT_EQ(run(store().add("n", 5)), 5);
   EXPECT_EQ(run(store().add("n", -7)), -2);
   EXPECT_EQ(run(store().get("n")), "-2");
@@ -111,7 +80,7 @@ TEST_P(StoreContract, Add) {
   EXPECT_EQ(run(store().add("n", 1)), -1) << "the store is of use after an error";
 }
 
-TEST_P(StoreContract, CompareSetTellsWonLostAndAbsent) {
+TEST_F(StoreContract, CompareSetTellsWonLostAndAbsent) {
   EXPECT_EQ(run(store().compare_set("k", "old", "new")).outcome, CasOutcome::Absent);
   EXPECT_FALSE(run(store().check({"k"})));
   const CasResult won = run(store().compare_set("k", "", "one"));
@@ -125,7 +94,7 @@ TEST_P(StoreContract, CompareSetTellsWonLostAndAbsent) {
   EXPECT_THROW(run(store().compare_set("k", "two", "two")), std::invalid_argument);
 }
 
-TEST_P(StoreContract, CheckEraseAndCount) {
+TEST_F(StoreContract, CheckEraseAndCount) {
   EXPECT_EQ(run(store().count()), 0);
   run(store().set("a", "1"));
   run(store().set("b", "2"));
@@ -139,14 +108,14 @@ TEST_P(StoreContract, CheckEraseAndCount) {
   EXPECT_EQ(run(store().count()), 1);
 }
 
-TEST_P(StoreContract, AWaitForWhatIsThereIsReadyAlsoAtItsDeadline) {
+TEST_F(StoreContract, AWaitForWhatIsThereIsReadyAlsoAtItsDeadline) {
   run(store().set("a", "1"));
   EXPECT_EQ(run(store().wait({"a"}, far())), WaitResult::Ready);
   EXPECT_EQ(run(store().wait({}, now())), WaitResult::Ready);
   EXPECT_EQ(run(store().wait({"a"}, now())), WaitResult::Ready);
 }
 
-TEST_P(StoreContract, AWaitEndsAtItsDeadlineAndLeavesNothingBehind) {
+TEST_F(StoreContract, AWaitEndsAtItsDeadlineAndLeavesNothingBehind) {
   EXPECT_EQ(run(store().wait({"never"}, now())), WaitResult::TimedOut);
   EXPECT_EQ(run(store().wait({"never"}, Deadline::after(std::chrono::milliseconds(5)))),
             WaitResult::TimedOut);
@@ -173,7 +142,7 @@ awaitable<void> write_while_others_wait(Store& store, std::vector<int>& notes) {
   notes.push_back(1);
 }
 
-TEST_P(StoreContract, EveryWriteWakesAndAWaitHoldsUpNoOtherCall) {
+TEST_F(StoreContract, EveryWriteWakesAndAWaitHoldsUpNoOtherCall) {
   std::vector<int> notes;
   run(write_while_others_wait(store(), notes));
   EXPECT_EQ(notes.size(), 1U);
@@ -191,20 +160,8 @@ awaitable<void> cancel_a_wait(Store& store) {
   EXPECT_EQ(sum, 3);
 }
 
-TEST_P(StoreContract, ACancelledWaitEndsAndLeavesNothingBehind) {
+TEST_F(StoreContract, ACancelledWaitEndsAndLeavesNothingBehind) {
   run(cancel_a_wait(store()));
-}
-
-TEST_P(StoreContract, PrefixesKeepKeysApart) {
-  PrefixStore inner("inner", store());
-  PrefixStore nested("outer", inner);
-  run(inner.set("k", "inner"));
-  run(nested.set("k", "nested"));
-  EXPECT_EQ(run(store().get("inner/k")), "inner");
-  EXPECT_EQ(run(store().get("inner/outer/k")), "nested");
-  EXPECT_EQ(run(store().get("k")), "");
-  EXPECT_EQ(run(inner.wait({"outer/k"}, now())), WaitResult::Ready);
-  EXPECT_EQ(run(inner.count()), 2);
 }
 
 }  // namespace

@@ -87,11 +87,12 @@ class AgentTest : public ::testing::Test {
 
   RunResult run(FakeRunner& runner) {
     StopSignal stop_signal(io_, {SIGUSR1, SIGUSR2, SIGINT}, pipe_[0]);
-    Agent agent(config_, spec_, handler_, runner, stop_signal, folder_,
-                [this](const std::string& own_address) {
-                  ++stores_;
-                  return StoreEndpoint{own_address, 77};
-                });
+    rendezvous::SoloRendezvous handler("10.1.1.1", spec_.local_world_size, spec_.max_restarts,
+                                       [this](const std::string& own_address) {
+                                         ++stores_;
+                                         return rendezvous::StoreEndpoint{own_address, 77};
+                                       });
+    Agent agent(config_, spec_, handler, runner, stop_signal, folder_);
     std::optional<RunResult> result;
     async::TaskGroup tasks(io_.get_executor());
     asio::co_spawn(io_, main(agent, stop_signal, tasks, result), [](std::exception_ptr error) {
@@ -115,7 +116,6 @@ class AgentTest : public ::testing::Test {
   AgentConfig config_{"run", "", std::nullopt};
   WorkerSpec spec_;
   RunFolder folder_ = RunFolder::none();
-  rendezvous::SoloRendezvous handler_{io_.get_executor(), "10.1.1.1"};
   int pipe_[2];
   int stores_ = 0;
 };

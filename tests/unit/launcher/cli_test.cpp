@@ -78,7 +78,7 @@ TEST(DryRun, WhatOtherNodesDecideIsNotMadeUp) {
   config.max_nodes = 2;
   config.run_id = "job";
   config.rdzv_backend = "c10d";
-  config.rendezvous_endpoint = {"host", 29400};
+  config.endpoints = {{"host", 29400}, {"other", 29401}};
   config.signals_text = "SIGTERM";
   DryRun plan;
   plan.spec.executable = "/bin/true";
@@ -87,7 +87,7 @@ TEST(DryRun, WhatOtherNodesDecideIsNotMadeUp) {
   plan.spec.role = "default";
   const std::string elastic = to_text(plan, config);
   EXPECT_THAT(elastic, HasSubstr("1 to 2 nodes"));
-  EXPECT_THAT(elastic, HasSubstr("c10d at host:29400"));
+  EXPECT_THAT(elastic, HasSubstr("c10d at host:29400, then other:29401"));
   for (const char* name : {"RANK", "WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
                            "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     EXPECT_THAT(elastic, HasSubstr("    " + std::string(name) + "=<by rendezvous>\n"));
@@ -95,7 +95,7 @@ TEST(DryRun, WhatOtherNodesDecideIsNotMadeUp) {
   EXPECT_THAT(elastic, HasSubstr("    LOCAL_RANK=1\n"));
 
   config.rdzv_backend = "static";
-  config.rendezvous_endpoint = {"10.0.0.1", 29500};
+  config.endpoints = {{"10.0.0.1", 29500}};
   const std::string fixed = to_text(plan, config);
   EXPECT_THAT(fixed, HasSubstr("    MASTER_ADDR=10.0.0.1\n    MASTER_PORT=29500\n"));
   EXPECT_THAT(fixed, Not(HasSubstr("free port")));

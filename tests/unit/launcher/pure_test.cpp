@@ -170,9 +170,8 @@ TEST(LinePrefix, DefaultAndTemplate) {
   EXPECT_EQ(line_prefix("${hostname}/$rank/${local_rank} $x: ", values), "host/9/1 $x: ");
 }
 
-TEST(RankAssignment, MixedRolesAndSizes) {
-  const std::vector<NodeWorkers> nodes{{"a", 2}, {"b", 1}, {"a", 3}};
-  const std::vector<WorkerRanks> ranks = assign_ranks(nodes, 2);
+TEST(RankAssignment, LocalRanksRunOnFromTheNodes) {
+  const std::vector<WorkerRanks> ranks = assign_ranks({3, 6, 2, 5}, 3);
   ASSERT_EQ(ranks.size(), 3u);
   for (int local = 0; local < 3; ++local) {
     const WorkerRanks& r = ranks[static_cast<std::size_t>(local)];
@@ -184,24 +183,16 @@ TEST(RankAssignment, MixedRolesAndSizes) {
   }
 }
 
-TEST(RestartPolicy, Table) {
-  const GroupEvent failed = GroupFailed{"rank 1 failed", ""};
-  EXPECT_EQ(decide_restart(GroupSucceeded{}, 3).next, Next::Finish);
-  const RestartDecision again = decide_restart(failed, 1);
-  EXPECT_EQ(again.next, Next::Restart);
-  EXPECT_TRUE(again.charge_budget);
-  EXPECT_THAT(again.reason, HasSubstr("rank 1 failed"));
-  EXPECT_EQ(decide_restart(failed, 0).next, Next::Fail);
-  const RestartDecision never = decide_restart(GroupFailed{"rank 1 failed", "the kernel holds it"}, 3);
-  EXPECT_EQ(never.next, Next::Fail);
-  EXPECT_THAT(never.reason, HasSubstr("rank 1 failed; the kernel holds it, so it is not restarted"));
-  EXPECT_EQ(decide_restart(StopRequested{SIGTERM}, 3).next, Next::Stop);
-  EXPECT_EQ(decide_restart(rendezvous::NodeLost{"node 1"}, 1).next, Next::Restart);
-  EXPECT_EQ(decide_restart(rendezvous::NodeLost{"node 1"}, 0).next, Next::Fail);
-  EXPECT_EQ(decide_restart(rendezvous::RendezvousLost{"x"}, 3).next, Next::GiveUp);
-  // What another agent decided holds, whatever this one thinks of the budget.
-  EXPECT_EQ(decide_restart(rendezvous::RoundEnd{true, false, "s", ""}, 0).next, Next::Restart);
-  EXPECT_EQ(decide_restart(rendezvous::RoundEnd{true, true, "s", ""}, 9).next, Next::Fail);
+TEST(RestartPolicy, WhatAnAgentWants) {
+  const rendezvous::RoundEnd failed = end_by_failure("node 1 (h)", {"rank 1 failed", ""}, "cause");
+  EXPECT_EQ(failed, (rendezvous::RoundEnd{true, false, "node 1 (h): rank 1 failed", "cause"}));
+  const rendezvous::RoundEnd never = end_by_failure("", {"rank 1 failed", "the kernel holds it"}, "");
+  EXPECT_FALSE(never.charged);
+  EXPECT_TRUE(never.final);
+  EXPECT_EQ(never.sentence, "rank 1 failed; the kernel holds it, so it is not restarted");
+  EXPECT_EQ(end_by_stop("node 1 (h)", {SIGTERM}).sentence, "node 1 (h) was stopped by SIGTERM");
+  EXPECT_EQ(end_by_stop("node 1 (h)", {SIGKILL}).sentence, "node 1 (h): its cpprun was killed");
+  EXPECT_FALSE(end_by_stop("", {SIGTERM}).final);
 }
 
 TEST(RendezvousLimits, FromTheSettingsOfEachBackend) {

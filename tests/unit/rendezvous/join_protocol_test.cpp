@@ -10,25 +10,25 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Member member(int slot, const std::string& host, std::optional<int> wished = {},
-              std::optional<int> previous = {}) {
-  return {slot, Node{host, 100 + slot, 3, wished, previous}};
+Candidate member(int arrival, const std::string& host, std::optional<int> wished = {},
+                 std::optional<int> previous = {}) {
+  return {arrival, Node{host, 100 + arrival, 3, 3, wished, "", "default", 1}, previous};
 }
 
-std::vector<int> slots(const std::vector<Member>& members) {
+std::vector<int> slots(const std::vector<Candidate>& candidates) {
   std::vector<int> found;
-  for (const Member& m : members) found.push_back(m.slot);
+  for (const Candidate& candidate : candidates) found.push_back(candidate.arrival);
   return found;
 }
 
 TEST(Seating, FirstComeFirstServed) {
-  const Seating seating = seat({member(1, "a"), member(2, "b"), member(5, "c")}, {2, false});
+  const Seating seating = seat({member(1, "a"), member(2, "b"), member(5, "c")}, {2, 2});
   EXPECT_THAT(slots(seating.seated), ElementsAre(1, 2));
   EXPECT_THAT(slots(seating.surplus), ElementsAre(5));
 }
 
 TEST(Seating, SurvivorsComeBeforeNewcomers) {
-  const Seating seating = seat({member(1, "a", {}, 1), member(2, "new"), member(3, "host", {}, 0)}, {2, false});
+  const Seating seating = seat({member(1, "a", {}, 1), member(2, "new"), member(3, "host", {}, 0)}, {2, 2});
   EXPECT_THAT(slots(seating.seated), ElementsAre(1, 3));
   EXPECT_THAT(slots(seating.surplus), ElementsAre(2));
 }
@@ -36,7 +36,7 @@ TEST(Seating, SurvivorsComeBeforeNewcomers) {
 TEST(Seating, WhereRanksAreGivenTheFirstOfEachRank) {
   const Seating seating =
       seat({member(1, "a", 1), member(2, "b", 1), member(3, "c", 0), member(4, "d", 7), member(5, "e")},
-           {2, true});
+           {2, 2, true});
   EXPECT_THAT(slots(seating.seated), ElementsAre(1, 3));
   EXPECT_THAT(slots(seating.surplus), ElementsAre(2, 4, 5));
 }
@@ -57,6 +57,15 @@ TEST(GroupRanks, SurvivorsKeepTheirsAndNewcomersFillTheHoles) {
               ElementsAre(1, 2, 0));
 }
 
+TEST(GroupRanks, SurvivorsKeepTheirOrderWhereTheRoundShrinks) {
+  const auto survivor = [](int rank) { return member(9 - rank, "h", {}, rank); };
+  EXPECT_THAT(assign_group_ranks({survivor(3), survivor(0), survivor(2)}), ElementsAre(2, 0, 1));
+  // With a newcomer in the hole each has the rank that it had.
+  EXPECT_THAT(assign_group_ranks({survivor(3), survivor(0), member(9, "new"), survivor(2)}),
+              ElementsAre(3, 0, 1, 2));
+  EXPECT_THAT(assign_group_ranks({survivor(5), member(9, "new")}), ElementsAre(1, 0));
+}
+
 TEST(NaturalOrder, NumbersCompareAsNumbers) {
   for (const auto& [less, more] : std::vector<std::pair<std::string, std::string>>{
            {"host9", "host10"},
@@ -74,29 +83,18 @@ TEST(NaturalOrder, NumbersCompareAsNumbers) {
   EXPECT_FALSE(natural_less("a1", "a01"));
 }
 
-TEST(NodeRecord, RoundTripAndGarbage) {
-  const Node node{"h\xc3\xb6st", 7, 3, 1, 0};
-  const std::optional<Node> read = node_from_json(to_json(node));
-  ASSERT_TRUE(read);
-  EXPECT_EQ(read->host, node.host);
-  EXPECT_EQ(read->pid, 7);
-  EXPECT_EQ(read->nodes, 3);
-  EXPECT_EQ(read->wished_rank, 1);
-  EXPECT_EQ(read->previous_rank, 0);
-  EXPECT_FALSE(node_from_json(to_json(Node{"h", 1, 2, {}, {}}))->wished_rank);
-  for (const char* text :
-       {"", "{", "[]", "7", "{}", R"({"host":1,"pid":2,"nodes":1})", R"({"host":"h","pid":"2"})"}) {
-    EXPECT_FALSE(node_from_json(text)) << text;
-  }
+TEST(WorkerSpans, MixedRolesAndSizes) {
+  const auto node = [](const char* role, int workers) { return Node{"h", 1, 3, 3, {}, "", role, workers}; };
+  const std::vector<WorkerSpan> spans = worker_spans({node("a", 2), node("b", 1), node("a", 3)});
+  EXPECT_THAT(spans, ElementsAre(WorkerSpan{0, 6, 0, 5}, WorkerSpan{2, 6, 0, 1}, WorkerSpan{3, 6, 2, 5}));
 }
 
 TEST(Description, SaysWhoIsThereAndWhoIsMissing) {
-  const RoundRule rule{3, true};
+  const RoundRule rule{3, 3, true};
   EXPECT_EQ(describe(seat({member(1, "a", 2)}, rule), rule),
             "1 of 3 nodes have joined (node 2 (a, pid 101)); missing: node 0, node 1");
-  EXPECT_EQ(describe(seat({member(1, "a")}, {2, false}), {2, false}),
-            "1 of 2 nodes have joined (a (pid 101))");
-  EXPECT_THAT(describe(seat({}, {100, true}), {100, true}), HasSubstr("node 7 and 92 more"));
+  EXPECT_EQ(describe(seat({member(1, "a")}, {2, 2}), {2, 2}), "1 of 2 nodes have joined (a (pid 101))");
+  EXPECT_THAT(describe(seat({}, {100, 100, true}), {100, 100, true}), HasSubstr("node 7 and 92 more"));
 }
 
 }  // namespace

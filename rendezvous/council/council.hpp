@@ -1,0 +1,78 @@
+// Where agents meet on the network: takes in their connections, lets a Coordinator decide, and carries its
+// orders to them. Each process that can serve an endpoint has one, whether it leads or stands by.
+#pragma once
+
+#include <boost/asio/ip/address.hpp>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/async/event.hpp"
+#include "rendezvous/async/task_group.hpp"
+#include "rendezvous/coordinator.hpp"
+#include "rendezvous/council/frames.hpp"
+#include "rendezvous/store/store_client.hpp"
+#include "rendezvous/store/store_server.hpp"
+
+namespace cpprun::rendezvous {
+
+struct CouncilConfig {
+  std::string run_id;
+  std::vector<store::StoreEndpoint> endpoints;  // all of the run; which is ours, say the rules
+  CoordinatorRules rules;
+};
+
+class Council {
+ public:
+  // `server` hands over the connections of agents; it outlives this.
+  Council(asio::any_io_executor executor, CouncilConfig config, store::StoreServer& server);
+  ~Council();
+
+  // Until cancelled.
+  awaitable<void> run();
+
+  // The end of this process: the agents get their last word, or look for another leader. Bounded. run() goes
+  // on until cancelled.
+  awaitable<void> say_farewell(std::string why);
+
+  // This machine's address by which agents of other machines came; nothing if none did.
+  std::optional<asio::ip::address> reached_at() const { return reached_at_; }
+
+ private:
+  struct Session;
+
+  awaitable<void> take_connections();
+  awaitable<void> decide();
+  awaitable<void> serve(Session& session);
+  awaitable<void> send_rest(Session& session);
+  awaitable<void> clear_endpoint(int endpoint);
+  awaitable<bool> nobody_leads_at(int endpoint);
+  bool read(Session& session);
+  bool take_frames(Session& session);
+  bool take_frame(Session& session, FrameKind kind, std::string_view payload);
+  bool take_report(Session& session, std::string_view text);
+  void acknowledge(Session& session, std::int64_t agent_clock);
+  void send(Session& session, std::string_view bytes);
+  void send_order(const std::string& id);
+  void end(Session& session, const char* why);
+  void end_silent_sessions();
+
+  asio::any_io_executor executor_;
+  CouncilConfig config_;
+  store::StoreServer& server_;
+  Coordinator coordinator_;
+  std::deque<std::unique_ptr<Session>> sessions_;
+  std::map<std::string, Session*> by_id_;
+  std::vector<char> input_;
+  std::optional<asio::ip::address> reached_at_;
+  bool fault_logged_ = false;
+  async::Event heard_;   // there is something to decide
+  async::Event parted_;  // an agent has gone
+  async::TaskGroup tasks_;
+};
+
+}  // namespace cpprun::rendezvous

@@ -1,0 +1,195 @@
+#include "rendezvous/dynamic_rendezvous.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <boost/asio/this_coro.hpp>
+#include <random>
+#include <utility>
+
+namespace cpprun::rendezvous {
+namespace {
+
+using async::Clock;
+using async::Deadline;
+using Kind = RendezvousError::Kind;
+
+// How often one that waits says for what.
+constexpr std::chrono::seconds kSayEvery(10);
+// For the last words of an agent that ends.
+constexpr std::chrono::milliseconds kFarewellLimit(2000);
+
+std::string seconds_text(Clock::duration span) {
+  return std::to_string(std::chrono::ceil<std::chrono::seconds>(span).count()) + " s";
+}
+
+// Of this agent, whatever else has its host's name and its process number.
+std::string new_id(const Node& node) {
+  std::random_device random;
+  const std::uint64_t unique = static_cast<std::uint64_t>(random()) << 32 | random();
+  return node.host + "_" + std::to_string(node.pid) + "_" + std::to_string(unique);
+}
+
+awaitable<bool> is_cancelled() {
+  const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+  co_return state.cancelled() != asio::cancellation_type::none;
+}
+
+}  // namespace
+
+DynamicRendezvous::DynamicRendezvous(asio::any_io_executor executor, DynamicRendezvousConfig config,
+                                     const MakeLink& make_link)
+    : executor_(executor),
+      config_(std::move(config)),
+      changed_(executor),
+      membership_(new_id(config_.node), config_.node, config_.limits.death_limit(),
+                  config_.limits.stop_margin() / 2),
+      link_(make_link(membership_, changed_)),
+      tasks_(executor) {}
+
+void DynamicRendezvous::report_changed() {
+  link_->report_changed();
+}
+
+awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
+  Deadline join = Deadline::after(config_.limits.join_timeout);
+  const Deadline connect = Deadline::earlier(join, Deadline::after(config_.limits.connect_timeout));
+  if (tasks_.empty()) tasks_.start(link_->run());
+  membership_.want_place();
+  report_changed();
+  Clock::time_point say = Clock::now() + kSayEvery;
+  for (;;) {
+    was_led_ = was_led_ || membership_.knows_leader();
+    if (membership_.all_finished()) co_return std::nullopt;
+    if (const std::optional<Ticket> ticket = membership_.offered()) {
+      std::optional<StoreEndpoint> store;
+      if (ticket->rank == 0) store = config_.open_store(membership_.report().node.address);
+      membership_.accept(store);
+      report_changed();
+    }
+    if (membership_.placed()) co_return begin_round();
+    if (membership_.order().kind == Order::Kind::Park) join = Deadline::after(config_.limits.join_timeout);
+    fail_if_hopeless(connect, join);
+    if (Clock::now() >= say) {
+      say_what_is_waited_for(connect, join);
+      say = Clock::now() + kSayEvery;
+    }
+    const Clock::time_point limit = was_led_ ? join.time() : connect.time();
+    co_await changed_.wait_until(std::min(say, limit));
+    const bool cancelled = co_await is_cancelled();
+    if (cancelled) throw boost::system::system_error(asio::error::operation_aborted);
+  }
+}
+
+// Throws RendezvousError when waiting on is of no use.
+void DynamicRendezvous::fail_if_hopeless(Deadline connect, Deadline join) const {
+  const Order& order = membership_.order();
+  if (order.kind == Order::Kind::Refused) {
+    throw RendezvousError(Kind::Closed, "this node was refused: " + order.text);
+  }
+  if (order.kind == Order::Kind::End && order.end.final) {
+    throw RendezvousError(Kind::Closed, "the run has ended: " + order.end.sentence);
+  }
+  if (!link_->refusal().empty()) throw RendezvousError(Kind::Connection, link_->refusal());
+  if (was_led_ && !membership_.knows_leader() && !config_.replaceable_leader) {
+    throw RendezvousError(Kind::Connection, "the agent that led the run was lost: " + link_->problem());
+  }
+  if (!was_led_ && connect.passed()) {
+    throw RendezvousError(Kind::Timeout, "timed out: no agent served the rendezvous within " +
+                                             seconds_text(std::min(config_.limits.connect_timeout,
+                                                                   config_.limits.join_timeout)) +
+                                             ": " + link_->problem());
+  }
+  if (!join.passed()) return;
+  const std::string& why =
+      membership_.knows_leader() || link_->problem().empty() ? order.text : link_->problem();
+  throw RendezvousError(Kind::Timeout, "timed out: the rendezvous was not complete within " +
+                                           seconds_text(config_.limits.join_timeout) + ": " + why);
+}
+
+void DynamicRendezvous::say_what_is_waited_for(Deadline connect, Deadline join) const {
+  const Order& order = membership_.order();
+  if (order.kind == Order::Kind::Park) {
+    spdlog::info("rendezvous: the round has all its nodes; waiting as a spare");
+  } else if (membership_.knows_leader()) {
+    spdlog::info("rendezvous, round {}: {}; waiting up to {} more", membership_.report().run.round + 1,
+                 order.text, seconds_text(join.remaining()));
+  } else {
+    spdlog::info("rendezvous: waiting for an agent that leads the run, up to {} more: {}",
+                 seconds_text(was_led_ ? join.remaining() : connect.remaining()),
+                 link_->problem().empty() ? order.text : link_->problem());
+  }
+}
+
+RendezvousInfo DynamicRendezvous::begin_round() {
+  membership_.start();
+  report_changed();
+  const Ticket& run = membership_.report().run;
+  const Order& order = membership_.order();
+  return {run.rank,      run.nodes,  run.round, run.restarts, membership_.report().node.address,
+          order.workers, order.store};
+}
+
+awaitable<RoundEvent> DynamicRendezvous::round_ended() {
+  for (;;) {
+    std::optional<RoundEvent> event = membership_.round_event(Clock::now());
+    if (event) {
+      if (std::holds_alternative<RendezvousLost>(*event)) membership_.forget_leader();
+      co_return std::move(*event);
+    }
+    co_await changed_.wait_until(membership_.lease_end().value_or(Clock::time_point::max()));
+    const bool cancelled = co_await is_cancelled();
+    if (cancelled) co_return RoundEvent(RoundEnd{});  // nobody takes it
+  }
+}
+
+awaitable<FinishEvent> DynamicRendezvous::finish() {
+  if (membership_.report().state == AgentState::Running) {
+    membership_.finish();
+    report_changed();
+  }
+  for (;;) {
+    if (membership_.all_finished()) co_return AllFinished{};
+    std::optional<RoundEvent> event = membership_.round_event(Clock::now());
+    if (event) co_return std::visit([](auto& what) -> FinishEvent { return std::move(what); }, *event);
+    co_await changed_.wait_until(membership_.lease_end().value_or(Clock::time_point::max()));
+    const bool cancelled = co_await is_cancelled();
+    if (cancelled) co_return AllFinished{};  // nobody takes it
+  }
+}
+
+void DynamicRendezvous::end_round(RoundEnd wanted) {
+  membership_.want_end(std::move(wanted));
+  report_changed();
+}
+
+awaitable<RoundEnd> DynamicRendezvous::settled() {
+  membership_.want_place();
+  report_changed();
+  for (;;) {
+    std::optional<RoundEnd> verdict = membership_.verdict();
+    if (verdict) co_return std::move(*verdict);
+    co_await changed_.wait();
+    const bool cancelled = co_await is_cancelled();
+    if (cancelled) co_return RoundEnd{};  // nobody takes it
+  }
+}
+
+void DynamicRendezvous::leave(RoundEnd wanted) {
+  // Where no other can lead, the run ends with this agent.
+  if (config_.council && !config_.replaceable_leader) wanted.final = true;
+  membership_.leave(std::move(wanted));
+  report_changed();
+}
+
+awaitable<void> DynamicRendezvous::close(std::string why) {
+  co_await asio::this_coro::throw_if_cancelled(false);
+  membership_.go();
+  report_changed();
+  co_await link_->flush(Deadline::after(kFarewellLimit));
+  tasks_.cancel();
+  co_await tasks_.join();
+  if (config_.council) co_await config_.council->say_farewell(std::move(why));
+}
+
+}  // namespace cpprun::rendezvous

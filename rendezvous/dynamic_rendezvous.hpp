@@ -1,0 +1,58 @@
+// The rendezvous of several nodes, whatever the number and whoever leads: this agent's membership, kept in
+// touch with the leader by a link. See RENDEZVOUS.md.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "rendezvous/async/event.hpp"
+#include "rendezvous/async/task_group.hpp"
+#include "rendezvous/council/council.hpp"
+#include "rendezvous/leader_link.hpp"
+#include "rendezvous/membership.hpp"
+#include "rendezvous/rendezvous_handler.hpp"
+#include "rendezvous/rendezvous_settings.hpp"
+
+namespace cpprun::rendezvous {
+
+struct DynamicRendezvousConfig {
+  Node node;
+  RendezvousLimits limits;
+  OpenWorkerStore open_store;
+  bool replaceable_leader = false;  // another agent can take over from the one that leads
+  Council* council = nullptr;       // of this process, where it serves an endpoint
+};
+
+// Makes the link to the leader, given the membership that it is to keep informed and what to notify then.
+using MakeLink = std::function<std::unique_ptr<LeaderLink>(Membership&, async::Event&)>;
+
+class DynamicRendezvous : public RendezvousHandler {
+ public:
+  DynamicRendezvous(asio::any_io_executor executor, DynamicRendezvousConfig config,
+                    const MakeLink& make_link);
+
+  awaitable<std::optional<RendezvousInfo>> next_rendezvous() override;
+  awaitable<RoundEvent> round_ended() override;
+  awaitable<FinishEvent> finish() override;
+  void end_round(RoundEnd wanted) override;
+  awaitable<RoundEnd> settled() override;
+  void leave(RoundEnd wanted) override;
+  awaitable<void> close(std::string why) override;
+
+ private:
+  void report_changed();
+  void fail_if_hopeless(async::Deadline connect, async::Deadline join) const;
+  void say_what_is_waited_for(async::Deadline connect, async::Deadline join) const;
+  RendezvousInfo begin_round();
+
+  asio::any_io_executor executor_;
+  DynamicRendezvousConfig config_;
+  async::Event changed_;  // the membership has been told something
+  Membership membership_;
+  std::unique_ptr<LeaderLink> link_;
+  bool was_led_ = false;
+  async::TaskGroup tasks_;
+};
+
+}  // namespace cpprun::rendezvous

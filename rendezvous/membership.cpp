@@ -1,0 +1,119 @@
+#include "rendezvous/membership.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace cpprun::rendezvous {
+
+Membership::Membership(std::string id, Node node, std::chrono::milliseconds death_limit,
+                       std::chrono::milliseconds stop_grace)
+    : death_limit_(death_limit), stop_grace_(stop_grace) {
+  report_.id = std::move(id);
+  report_.node = std::move(node);
+}
+
+bool Membership::has_workers() const {
+  return report_.state == AgentState::Running || report_.state == AgentState::Finished;
+}
+
+void Membership::set_address(const std::string& address) {
+  if (report_.node.address == address) return;
+  report_.node.address = address;
+  changed();
+}
+
+void Membership::want_place() {
+  if (report_.state == AgentState::Waiting) return;
+  report_.state = AgentState::Waiting;
+  report_.end.reset();
+  report_.store.reset();
+  changed();
+}
+
+void Membership::accept(const std::optional<StoreEndpoint>& store) {
+  report_.offered = order_.ticket;
+  report_.store = store;
+  changed();
+}
+
+void Membership::start() {
+  report_.state = AgentState::Running;
+  report_.run = report_.offered;
+  report_.end.reset();
+  changed();
+}
+
+void Membership::finish() {
+  report_.state = AgentState::Finished;
+  changed();
+}
+
+void Membership::want_end(RoundEnd end) {
+  report_.end = std::move(end);
+  changed();
+}
+
+void Membership::leave(RoundEnd end) {
+  report_.state = AgentState::Leaving;
+  want_end(std::move(end));
+}
+
+void Membership::go() {
+  report_.state = AgentState::Gone;
+  changed();
+}
+
+void Membership::take(Order order) {
+  order_ = std::move(order);
+}
+
+void Membership::renew(TimePoint sent, std::chrono::milliseconds lease, TimePoint now) {
+  leader_known_ = true;
+  lease_ = std::max(lease_, sent + lease);
+  loyal_until_ = now + death_limit_;
+}
+
+void Membership::forget_leader() {
+  leader_known_ = false;
+  const bool last_word = (order_.kind == Order::Kind::End && order_.end.final) ||
+                         order_.kind == Order::Kind::Finished || order_.kind == Order::Kind::Refused;
+  if (last_word) return;
+  order_ = Order{};
+  order_.kind = Order::Kind::Elsewhere;
+}
+
+std::optional<Ticket> Membership::offered() const {
+  const bool is_new = report_.state == AgentState::Waiting && order_.kind == Order::Kind::Offer &&
+                      order_.ticket.serial != report_.offered.serial;
+  return is_new ? std::optional<Ticket>(order_.ticket) : std::nullopt;
+}
+
+std::optional<Ticket> Membership::placed() const {
+  const std::int64_t serial = order_.ticket.serial;
+  const bool is_new = report_.state == AgentState::Waiting && order_.kind == Order::Kind::Run &&
+                      serial == report_.offered.serial && serial != report_.run.serial;
+  return is_new ? std::optional<Ticket>(order_.ticket) : std::nullopt;
+}
+
+std::optional<RoundEnd> Membership::verdict() const {
+  const bool of_last_round = order_.ticket.serial == report_.run.serial;
+  if (order_.kind == Order::Kind::Run && of_last_round) return std::nullopt;
+  if (order_.kind != Order::Kind::End) return RoundEnd{};
+  return order_.end.final || !of_last_round ? std::optional<RoundEnd>(order_.end) : std::nullopt;
+}
+
+std::optional<RoundEvent> Membership::round_event(TimePoint now) const {
+  if (!has_workers()) return std::nullopt;
+  if (order_.kind == Order::Kind::End && order_.ticket.serial == report_.run.serial) return order_.end;
+  if (order_.kind == Order::Kind::Elsewhere) {
+    return RendezvousLost{"the agent that led the run leads no more", stop_grace_};
+  }
+  if (now < lease_) return std::nullopt;
+  return RendezvousLost{"the agent that leads the run does not answer", stop_grace_};
+}
+
+std::optional<Membership::TimePoint> Membership::lease_end() const {
+  return has_workers() ? std::optional<TimePoint>(lease_) : std::nullopt;
+}
+
+}  // namespace cpprun::rendezvous
