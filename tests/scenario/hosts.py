@@ -101,8 +101,9 @@ class Network:
 
     folder      where the hosts' files of name resolution go
     families    the addresses that interfaces get: "v4", "v6"
-    nameserver  the address of a server for names; without one names are looked up in /etc/hosts only, where a host
-                finds its own name as 127.0.1.1, as Debian's installer writes it
+    nameserver  the address of a server for names, which the resolver asks twice and for 30 s each; without one names
+                are looked up in /etc/hosts only
+    A host finds its own name as 127.0.1.1, as Debian's installer writes it.
     """
 
     def __init__(self, folder, names, families=("v4",), segments=None, nameserver=None):
@@ -134,7 +135,7 @@ class Network:
     def _write_files(folder, name, nameserver):
         os.mkdir(folder)
         for file, text in (("hosts", f"127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost\n"),
-                           ("resolv.conf", f"nameserver {nameserver}\n" if nameserver else ""),
+                           ("resolv.conf", f"nameserver {nameserver}\noptions timeout:30\n" if nameserver else ""),
                            ("nsswitch.conf", "passwd: files\ngroup: files\n"
                                              f"hosts: files{' dns' if nameserver else ''}\n")):
             with open(os.path.join(folder, file), "w") as f:
