@@ -1,4 +1,4 @@
-"""Jobs of several hosts, each a set of namespaces with a network of its own: nodes join, die, are cut off and return."""
+"""Jobs of several hosts, made of namespaces with a network of their own: nodes join, die, are cut off and return."""
 import signal
 import unittest
 
@@ -176,7 +176,7 @@ class Spares(HostsTest):
         self.start_nodes("h1", "h2", "h3", **where)
         self.next_world("h1", "h2", "h3")
         self.node("h4", **where)
-        self.see(lambda: "spare" in self.nodes["h4"].said(), "h4 says that it is a spare")
+        self.see_spare("h4")
 
     def test_a_spare_ends_well_with_the_job(self):
         self.start_full()

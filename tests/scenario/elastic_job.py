@@ -1,6 +1,6 @@
 """Jobs over several hosts, and what their workers note: who started as which rank of which world.
 
-Used by the scenario tests of hosts, by those with torch, and by scripts/bench/elastic. The hosts share one folder, $CASE:
+Used by the scenario tests of hosts, by those with torch, and by scripts/bench/elastic. All hosts share a folder, $CASE:
     starts        a line of JSON for each start of a worker
     lives/        a file for each start, locked as long as that worker lives
     end           when it is there, the workers end well
@@ -20,7 +20,9 @@ PORT = 29400
 
 # A worker also tries to reach rank 0's store, and looks for live workers that cannot belong to the same world.
 WORKER = """
-import fcntl, json, os, re, signal, socket, time
+import time
+began = time.monotonic()
+import fcntl, json, os, re, signal, socket
 if os.environ.get("STUBBORN") == os.uname().nodename:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 case, host = os.environ["CASE"], os.uname().nodename
@@ -59,9 +61,9 @@ def reach():
         except OSError as error:
             return str(error)
 
-line = json.dumps({"host": host, "attempt": attempt, "rank": rank, "size": size, "master": master, "clashes": clashes,
-                   "group_rank": int(os.environ["GROUP_RANK"]), "restarts": int(os.environ["TORCHELASTIC_RESTART_COUNT"]),
-                   "pid": os.getpid(), "store": reach(), "time": time.monotonic()})
+restarts = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+line = json.dumps({"host": host, "attempt": attempt, "rank": rank, "size": size, "restarts": restarts, "master": master,
+                   "store": reach(), "clashes": clashes, "time": began})
 log = os.open(os.path.join(case, "starts"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 os.write(log, line.encode() + b"\\n")
 while not os.path.exists(os.path.join(case, "end")):
@@ -73,8 +75,8 @@ while not os.path.exists(os.path.join(case, "end")):
 
 def elastic():
     """Whether this cpprun knows jobs whose number of nodes changes."""
-    done = subprocess.run([CPPRUN, "--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:29400", "--dry-run",
-                           "--no-python", "true"], capture_output=True)
+    done = subprocess.run([CPPRUN, "--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{PORT}",
+                           "--dry-run", "--no-python", "true"], capture_output=True)
     return done.returncode == 0
 
 
@@ -89,8 +91,8 @@ class Node(Job):
         out, err = (open(path, "wb") for path in self._files)
         environment = {"TMPDIR": self.temporary, **options.pop("env", {})}
         with out, err:
-            super().__init__(folder, arguments, wrap=(*host.enter(folder), *trace), env=environment, stdout=out, stderr=err,
-                             **options)
+            super().__init__(folder, arguments, wrap=(*host.enter(folder), *trace), env=environment,
+                             stdout=out, stderr=err, **options)
 
     @property
     def pid(self):
@@ -136,11 +138,13 @@ class HostsTest(ScenarioTest):
     def endpoint(self, *names):
         return ",".join(f"{self.network[name].v4()}:{PORT}" for name in names)
 
-    def node(self, name, *arguments, nnodes, endpoint, max_restarts=0, nproc=1, conf="last_call_timeout=2", **options):
+    def node(self, name, *arguments, nnodes, endpoint, max_restarts=0, nproc=1, conf="last_call_timeout=2",
+             program=("worker.py",), **options):
         """Starts the job's cpprun on that host."""
         job = Node(self.network[name], self.folder,
-                   [f"--nnodes={nnodes}", f"--nproc-per-node={nproc}", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}",
-                    "--rdzv-id=job", f"--rdzv-conf={conf}", f"--max-restarts={max_restarts}", *arguments, "worker.py"],
+                   ["--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", "--rdzv-id=job", f"--rdzv-conf={conf}",
+                    f"--nnodes={nnodes}", f"--nproc-per-node={nproc}", f"--max-restarts={max_restarts}",
+                    *arguments, *program],
                    **options)
         self.jobs.append(job)
         self.nodes[name] = job
@@ -163,9 +167,10 @@ class HostsTest(ScenarioTest):
             lines += [f"--- {name}, exit code {node.process.poll()}", node.said()]
         return "\n".join(["", *lines])
 
-    def see(self, condition, what):
-        """Waits until condition() is true."""
-        found = until(condition)
+    def see(self, condition, what, limit=LIMIT):
+        """Waits until condition() is true, while nodes run; what it gave."""
+        until(lambda: condition() or all(node.process.poll() is not None for node in self.nodes.values()), limit)
+        found = condition()
         if not found:
             self.fail(f"never seen: {what}{self.story()}")
         return found
@@ -205,6 +210,10 @@ class HostsTest(ScenarioTest):
     def assert_no_clash(self):
         """No worker started while one of another world, or one of its own rank, was alive."""
         self.assertEqual([start for start in self.starts() if start["clashes"]], [], self.story())
+
+    def see_spare(self, name):
+        """Waits until that host's node knows that it is beyond the job's largest size."""
+        self.see(lambda: "spare" in self.nodes[name].said(), f"{name} says that it is a spare")
 
     def kill_agent(self, name):
         """As the kernel kills when memory is short; the guardian then ends the workers."""

@@ -45,7 +45,8 @@ class _Space:
     """A set of namespaces with its first process, which is `pid` as the machine counts."""
 
     def __init__(self, kinds, script, *arguments):
-        command = ["unshare", *kinds, "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec", script, "sh", *arguments]
+        command = ["unshare", *kinds, "--pid", "--fork", "--kill-child", "--mount-proc",
+                   "sh", "-ec", script, "sh", *arguments]
         try:
             self._holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                             stderr=subprocess.PIPE, start_new_session=True)
@@ -152,13 +153,14 @@ class Network:
         for host in self.hosts.values():
             commands = ["link set lo up"]
             for segment in host.segments:
-                self._switch.ip(f"link add {host.port_name(segment)} type veth peer name eth{segment} netns {host.space.pid}",
-                                f"link set {host.port_name(segment)} master whole{segment} up")
+                port, interface = host.port_name(segment), f"eth{segment}"
+                self._switch.ip(f"link add {port} type veth peer name {interface} netns {host.space.pid}",
+                                f"link set {port} master whole{segment} up")
                 if "v4" in self._families:
-                    commands.append(f"address add {host.v4(segment)}/24 dev eth{segment}")
+                    commands.append(f"address add {host.v4(segment)}/24 dev {interface}")
                 if "v6" in self._families:
-                    commands.append(f"address add {host.v6(segment)}/64 dev eth{segment} nodad")
-                commands.append(f"link set eth{segment} up")
+                    commands.append(f"address add {host.v6(segment)}/64 dev {interface} nodad")
+                commands.append(f"link set {interface} up")
             host.space.ip(*commands)
 
     def _each_port(self, hosts, change):
@@ -194,7 +196,8 @@ class SilentNameServer:
         with open(log, "wb") as out:
             self._process = subprocess.Popen([*host.enter("/"), "python3", "-c", LISTEN_AND_LOG, address], stdout=out,
                                              stdin=subprocess.DEVNULL)
-        if not until(lambda: os.path.getsize(log) > 0 or self._process.poll() is not None) or self._process.poll() is not None:
+        until(lambda: os.path.getsize(log) > 0 or self._process.poll() is not None)
+        if self._process.poll() is not None:
             raise RuntimeError("the name server did not start")
 
     def questions(self):

@@ -1,4 +1,4 @@
-"""cpprun looks no name up that its user did not type, seen by its system calls and by a name server that never answers."""
+"""cpprun looks up no name that its user did not type: its system calls show it, and a name server that is silent."""
 import glob
 import re
 import shutil
