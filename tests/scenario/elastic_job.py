@@ -8,7 +8,6 @@ Used by the scenario tests of hosts, by those with torch, and by scripts/bench/e
 """
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -233,12 +232,3 @@ class HostsTest(ScenarioTest):
 
     def restarts(self):
         return {start["restarts"] for start in self.starts()}
-
-    def start_again(self):
-        """Forgets the job and its hosts, for another one in the same test."""
-        self.network.close()
-        self.network = None
-        for name in os.listdir(self.folder):
-            path = self.path(name)
-            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-        self.nodes, self.seen = {}, -1
