@@ -2,11 +2,12 @@
 # Installs what building and running cpprun needs on Debian or Ubuntu. Run it as often as you like: it installs
 # only what is missing, finishes what an interrupted run left half-made, and needs no root where nothing is missing.
 #
-#   scripts/setup.sh [--no-torch] [--tests] [--checks]
+#   scripts/setup.sh [--tests] [--no-torch] [--checks]
 #
 #   (nothing)    Debian packages, and in .venv the part of the LibTorch wheel that C++ workers need
 #                (1.3 GB; the complete wheel, 5.4 GB, where there is an NVIDIA GPU)
-#   --tests      the complete wheel everywhere: the tests also run Python scripts and torchrun
+#   --tests      the complete wheel everywhere: the tests also run Python scripts and torchrun; and Debian packages
+#                by which tests make hosts and trace system calls
 #   --no-torch   Debian packages only: the launcher half needs no LibTorch
 #   --checks     also the linters that scripts/check.sh runs
 #
@@ -20,7 +21,7 @@ flavour=worker
 for argument in "$@"; do
   case $argument in
     --no-torch) flavour=none ;;
-    --tests) flavour=torch ;;
+    --tests) flavour=torch packages+=(iproute2 strace) ;;
     --checks) packages+=(clang-tidy mandoc shellcheck) ;;
     -h | --help) show_help ;;
     *) die "unknown option '$argument'; see scripts/setup.sh --help" ;;

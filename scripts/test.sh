@@ -10,11 +10,11 @@
 set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
-folder=build/release preset=release setup=--tests definitions=() exclusion=(-LE '^slow$')
+folder=build/release preset=release setup=(--tests) definitions=() exclusion=(-LE '^slow$')
 while [ $# -gt 0 ]; do
   case $1 in
-    --no-torch) folder=build/launcher setup=--no-torch definitions=(-DCPPRUN_WITH_TORCH=OFF) ;;
-    --asan) folder=build/asan preset=asan setup=--no-torch ;;
+    --no-torch) folder=build/launcher setup+=(--no-torch) definitions=(-DCPPRUN_WITH_TORCH=OFF) ;;
+    --asan) folder=build/asan preset=asan setup+=(--no-torch) ;;
     --slow) exclusion=() ;;
     -h | --help) show_help ;;
     *) break ;;
@@ -22,7 +22,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-"$root/scripts/setup.sh" "$setup"
+"$root/scripts/setup.sh" "${setup[@]}"
 build "$folder" "$preset" "${definitions[@]}" --
 say "Testing $folder"
 exec ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$(nproc)" "${exclusion[@]}" "$@"

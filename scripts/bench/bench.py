@@ -70,8 +70,9 @@ def medians_of(figures: dict[str, dict[str, list[float]]]) -> dict[str, dict[str
     return {name: {key: statistics.median(values) for key, values in row.items()} for name, row in figures.items()}
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+def spread(values: list[float], digits: int = 1) -> str:
+    median, least, most = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
+    return f"{median} ({least} to {most})"
 
 
 def write_json(file: pathlib.Path | None, **report) -> None:
