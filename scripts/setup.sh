@@ -15,7 +15,7 @@ set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
 packages=(g++ cmake ninja-build ccache git libspdlog-dev nlohmann-json3-dev libcli11-dev libssl-dev
-          libgtest-dev libgmock-dev python3 python3-venv)
+          libgtest-dev libgmock-dev etcd-server python3 python3-venv)
 flavour=worker
 for argument in "$@"; do
   case $argument in
