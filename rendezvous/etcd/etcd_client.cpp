@@ -362,7 +362,13 @@ awaitable<std::string> EtcdWatch::Impl::line() {
     }
     searched = received.size();
     if (searched > kMaxLineBytes) throw not_etcd(name(), "a message of a watch has no end");
-    received += co_await connection->more();
+    const std::string more = co_await connection->more();
+    // The last word, an error's, has no line's end.
+    if (more.empty() && !received.empty()) co_return std::exchange(received, std::string());
+    if (more.empty()) {
+      throw EtcdError(EtcdFailure::NoAnswer, "no answer from etcd at " + name() + ": it ended a watch");
+    }
+    received += more;
   }
 }
 

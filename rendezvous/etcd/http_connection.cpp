@@ -89,20 +89,20 @@ class Connection final : public HttpConnection {
     const std::optional<std::tuple<error_code, std::size_t>> read =
         co_await async::before(deadline, http::async_read_header(stream_, received_, *parser_, use_error));
     require_answer(read);
+    answered_ = true;
     HttpReply reply;
     if (parser_->get().result() == http::status::ok) {
       reply.status = parser_->get().result_int();
     } else {
       reply = co_await whole_reply(deadline);
     }
-    parser_->eager(true);
     co_return reply;
   }
 
   awaitable<std::string> more() override {
     std::string& body = parser_->get().body();
-    while (body.empty()) {
-      if (parser_->is_done()) throw no_answer(name_, "it ended its stream");
+    // Not eager, the parser returns what it has of a chunk rather than wait for the next chunk's head.
+    while (body.empty() && !parser_->is_done()) {
       const std::tuple<error_code, std::size_t> read =
           co_await http::async_read_some(stream_, received_, *parser_, use_error);
       if (body.empty()) require(std::get<0>(read));
@@ -146,6 +146,7 @@ class Connection final : public HttpConnection {
     const std::optional<std::tuple<error_code, std::size_t>> read =
         co_await async::before(deadline, http::async_read(stream_, received_, *parser_, use_error));
     require_answer(read);
+    answered_ = true;
     http::response<http::string_body>& message = parser_->get();
     co_return HttpReply{message.result_int(), std::move(message.body())};
   }
@@ -167,7 +168,11 @@ class Connection final : public HttpConnection {
     }
     const bool closed = error == asio::error::eof || error == http::error::end_of_stream ||
                         error == http::error::partial_message || error == asio::ssl::error::stream_truncated;
-    throw no_answer(name_, closed ? "it closed the connection" : error.message());
+    if (!closed) throw no_answer(name_, error.message());
+    // So does an etcd that expects TLS.
+    const bool mute = !std::is_same_v<Stream, TlsStream> && !answered_;
+    throw no_answer(name_, mute ? "it closed the connection without a word; is it protocol=https?"
+                                : "it closed the connection");
   }
 
   static std::string spoken() {
@@ -177,6 +182,7 @@ class Connection final : public HttpConnection {
   Stream stream_;
   std::string name_;
   std::string cut_reason_;
+  bool answered_ = false;
   beast::flat_buffer received_;  // read and not yet parsed
   std::optional<http::response_parser<http::string_body>> parser_;
 };
@@ -209,7 +215,7 @@ EtcdError no_tls(const std::string& name, SSL* tls, const error_code& error) {
                              X509_verify_cert_error_string(verdict) + "); is cacert right?");
   }
   if (error.category() != asio::error::get_ssl_category()) {
-    return unreachable(name, "it closed the connection when TLS began");
+    return unreachable(name, "it closed the connection when TLS began; is it protocol=http?");
   }
   if (ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_WRONG_VERSION_NUMBER) {
     return refused(name, "what answers there does not speak TLS; is it protocol=http?");

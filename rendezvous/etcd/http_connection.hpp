@@ -36,9 +36,9 @@ class HttpConnection {
   // Posts a JSON body. Each throws EtcdError(NoAnswer or Refused), after which the connection is of no use;
   // so it is after being cancelled.
   virtual awaitable<HttpReply> ask(std::string target, std::string body, async::Deadline deadline) = 0;
-  // The same for a reply without an end: returns when its head has come, with an empty body if all is well
-  // and with the whole one if the status is an error. Then `more` gives what comes next, at least a byte; it
-  // has no deadline.
+  // The same for a reply that comes bit by bit: returns when its head has come, with an empty body if all is
+  // well and with the whole one if the status is an error. Then `more` gives what comes next, without a
+  // deadline; empty is the end.
   virtual awaitable<HttpReply> ask_stream(std::string target, std::string body, async::Deadline deadline) = 0;
   virtual awaitable<std::string> more() = 0;
 
