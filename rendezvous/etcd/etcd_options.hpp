@@ -22,7 +22,7 @@ struct EtcdOptions {
   // For connecting, whatever the number of endpoints, and again for the answer: a call ends within twice
   // this.
   std::chrono::milliseconds request_limit{3'000};
-  // After which a watch notices that its connection is dead: at least this and less than a second more.
+  // In which a watch notices that its connection is dead, give or take a second.
   std::chrono::milliseconds silence_limit{3'000};
 };
 

@@ -20,6 +20,7 @@ namespace cpprun::rendezvous {
 namespace {
 
 using asio::ip::tcp;
+using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Kind = WatchNews::Kind;
