@@ -16,7 +16,7 @@ set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
 packages=(g++ cmake ninja-build ccache git libspdlog-dev nlohmann-json3-dev libcli11-dev libssl-dev
-          libgtest-dev libgmock-dev python3 python3-venv)
+          libgtest-dev libgmock-dev etcd-server python3 python3-venv)
 flavour=worker
 for argument in "$@"; do
   case $argument in
@@ -73,8 +73,13 @@ install_packages() {
     missing+=("$(boost_package)")
   fi
   say "Installing Debian packages: ${missing[*]}"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+  # The tests start servers of etcd; the service that its package would start is not wanted. Run level 1 keeps
+  # System V's init from starting it; systemd does not ask.
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -q -y --no-install-recommends \
     -o DPkg::Lock::Timeout=300 "${missing[@]}"
+  if [[ " ${missing[*]} " == *' etcd-server '* && -d /run/systemd/system ]]; then
+    "${as_root[@]}" systemctl disable --quiet --now etcd.service
+  fi
 }
 
 # Makes the virtual environment, or replaces one whose Python no longer runs.

@@ -1,9 +1,17 @@
-// The options of the store's sockets. On a listening socket they hold for the connections it accepts.
+// How sockets are opened, and their options. On a listening socket the options hold for the connections that
+// it accepts.
 #pragma once
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <cerrno>
+#include <system_error>
+
+#include "rendezvous/async/tokens.hpp"
 
 namespace cpprun::store {
 
@@ -22,6 +30,19 @@ inline void keep_alive(int socket) {
 inline void no_delay(int socket) {
   const int on = 1;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+// Of a client. Opened here rather than by Asio, which would let children inherit the descriptor. Throws
+// std::system_error.
+inline asio::ip::tcp::socket open_socket(const asio::any_io_executor& executor,
+                                         const asio::ip::tcp::endpoint& endpoint) {
+  asio::ip::tcp::socket socket(executor);
+  const int fd =
+      ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+  if (fd < 0) throw std::system_error(errno, std::system_category(), "socket");
+  socket.assign(endpoint.protocol(), fd);
+  no_delay(fd);
+  return socket;
 }
 
 }  // namespace cpprun::store

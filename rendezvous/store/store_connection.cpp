@@ -43,18 +43,6 @@ std::string text_of(int error) {
   return std::system_category().message(error);
 }
 
-// Opened here rather than by Asio, which would let children inherit the descriptor.
-tcp::socket open_socket(const asio::any_io_executor& executor, const tcp::endpoint& endpoint) {
-  tcp::socket socket(executor);
-  const int fd =
-      ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
-  if (fd < 0) throw std::system_error(errno, std::system_category(), "socket");
-  socket.assign(endpoint.protocol(), fd);
-  no_delay(fd);
-  keep_alive(fd);
-  return socket;
-}
-
 }  // namespace
 
 awaitable<std::unique_ptr<StoreConnection>> StoreConnection::open(tcp::endpoint endpoint, std::string name,
@@ -62,6 +50,7 @@ awaitable<std::unique_ptr<StoreConnection>> StoreConnection::open(tcp::endpoint 
                                                                   Deadline deadline) {
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
   tcp::socket socket = open_socket(executor, endpoint);
+  keep_alive(socket.native_handle());
   const std::optional<std::tuple<error_code>> connected =
       co_await async::before(deadline, socket.async_connect(endpoint, use_error));
   if (!connected) throw unreachable(name, "it did not answer in time");
