@@ -328,8 +328,8 @@ int print_dry_run(const LaunchConfig& config, const WorkerCommand& command, cons
   plan.spec = worker_spec(config, command, ranks, {});
   plan.folder = std::filesystem::current_path(unknown).string();
   plan.temporary_folder = std::filesystem::temp_directory_path(unknown).string();
-  std::fputs(to_text(plan, config).c_str(), stdout);
-  return std::fflush(stdout) == 0 ? kGood : kSystemRefused;
+  const bool written = std::fputs(to_text(plan, config).c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  return written ? kGood : kSystemRefused;
 }
 
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,

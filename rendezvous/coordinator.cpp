@@ -621,6 +621,8 @@ Order Coordinator::order(const std::string& id) const {
   const OrderKey key = key_for(peer);
   Order order;
   order.kind = key.kind;
+  const bool settled = stage_ == Stage::Gathering || stage_ == Stage::Offering;
+  if (settled && end_ && in_round(peer)) order.end = *end_;
   switch (key.kind) {
     case Order::Kind::Refused:
       order.text = peer.refusal;

@@ -98,7 +98,7 @@ std::optional<Ticket> Membership::placed() const {
 std::optional<RoundEnd> Membership::verdict() const {
   const bool of_last_round = order_.ticket.serial == report_.run.serial;
   if (order_.kind == Order::Kind::Run && of_last_round) return std::nullopt;
-  if (order_.kind != Order::Kind::End) return RoundEnd{};
+  if (order_.kind != Order::Kind::End) return order_.end;
   return order_.end.final || !of_last_round ? std::optional<RoundEnd>(order_.end) : std::nullopt;
 }
 

@@ -142,7 +142,7 @@ std::string to_json(const Order& order) {
                          {"role_world_size", order.workers.role_world_size}};
   }
   if (order.kind == Order::Kind::Run) object["store"] = object_of(order.store);
-  if (order.kind == Order::Kind::End) object["end"] = object_of(order.end);
+  if (order.kind == Order::Kind::End || !order.end.sentence.empty()) object["end"] = object_of(order.end);
   return text_of(object);
 }
 

@@ -149,6 +149,7 @@ awaitable<std::optional<RunResult>> Agent::conclude(GroupEvent event) {
 void Agent::announce(const GroupEvent& event) {
   if (const auto* failed = std::get_if<GroupFailed>(&event)) {
     own_cause_ = JobCause::of(report()).to_json();
+    spdlog::warn("{}; stopping the other workers", failed->what);
     handler_.end_round(end_by_failure(own_name(), *failed, own_cause_));
   } else if (const StopRequested* stop = std::get_if<StopRequested>(&event)) {
     stopped(stop->signal);
