@@ -99,9 +99,7 @@ void Coordinator::abandon(const std::string& why) {
     depose(why);
     return;
   }
-  stage_ = Stage::Over;
-  end_ = RoundEnd{true, true, why, ""};
-  ++end_version_;
+  end_run(RoundEnd{true, true, why, ""});
 }
 
 void Coordinator::advance(TimePoint now) {
@@ -219,7 +217,7 @@ void Coordinator::depose(const std::string& why) {
 }
 
 Coordinator::TimePoint Coordinator::lease(TimePoint now) const {
-  if (stage_ == Stage::Standby) return now;
+  if (stage_ == Stage::Standby || stage_ == Stage::Over) return now;
   if (!contested() || !run_ || stage_ == Stage::Gathering || stage_ == Stage::Offering) {
     return now + rules_.death_limit;
   }
@@ -514,8 +512,7 @@ bool Coordinator::watch_round(TimePoint now) {
     finished += peer->report.state == AgentState::Finished ? 1 : 0;
   }
   if (finished == static_cast<int>(run_->ids.size())) {
-    stage_ = Stage::Over;
-    end_.reset();
+    end_run(std::nullopt);
     return true;
   }
   if (finished > 0 || static_cast<int>(run_->ids.size()) >= rules_.round.max_nodes) return false;
@@ -547,11 +544,19 @@ void Coordinator::end_round(RoundEnd end, bool may_be_amended) {
   const int nodes = static_cast<int>(run_->ids.size());
   amendable_ =
       may_be_amended && end.charged && nodes > 1 && rules_.round.min_nodes < static_cast<int>(peers_.size());
-  const bool at_once = end.final && !amendable_;
+  claims_.clear();
+  if (end.final && !amendable_) return end_run(std::move(end));
   end_ = std::move(end);
   ++end_version_;
-  claims_.clear();
-  stage_ = at_once ? Stage::Over : Stage::Ending;
+  stage_ = Stage::Ending;
+}
+
+// Who comes from now on comes for another run, which begins when this one's leader has gone.
+void Coordinator::end_run(std::optional<RoundEnd> end) {
+  stage_ = Stage::Over;
+  end_ = std::move(end);
+  ++end_version_;
+  last_arrival_ = arrivals_;
 }
 
 bool Coordinator::await_stopped(TimePoint now) {
@@ -575,9 +580,8 @@ bool Coordinator::await_stopped(TimePoint now) {
     end_->sentence += "; not counted, since a node was lost";
   }
   if (end_->final) {
-    ++end_version_;
     amendable_ = false;
-    stage_ = Stage::Over;
+    end_run(end_);
     return true;
   }
   restarts_ += end_->charged ? 1 : 0;
@@ -599,6 +603,7 @@ Coordinator::OrderKey Coordinator::key_for(const Peer& peer) const {
     return {votes ? Kind::Wait : Kind::Elsewhere, 0, told_version_};
   }
   if (stage_ == Stage::Over) {
+    if (peer.arrival > last_arrival_) return {Kind::Elsewhere, 0, 0};
     return end_ ? OrderKey{Kind::End, report.run.serial, end_version_} : OrderKey{Kind::Finished, 0, 0};
   }
   const bool member = in_round(peer);

@@ -115,6 +115,7 @@ class Coordinator {
   void refuse_claims(const Seating& seating);
   void make_offer(const Seating& seating, TimePoint now);
   void end_round(RoundEnd end, bool may_be_amended);
+  void end_run(std::optional<RoundEnd> end);
   void end_by_loss(const std::string& sentence);
   void give_orders(TimePoint now);
   OrderKey key_for(const Peer& peer) const;
@@ -138,7 +139,8 @@ class Coordinator {
   std::vector<std::string> changed_;
   std::set<int> cleared_;
   int arrivals_ = 0;
-  bool fresh_ = true;  // no round of this run is known
+  int last_arrival_ = 0;  // before the end of the run
+  bool fresh_ = true;     // no round of this run is known
 
   std::int64_t serial_ = 0;  // of the last offer
   int round_ = -1;           // number of the last round
