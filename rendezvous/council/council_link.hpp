@@ -9,6 +9,7 @@
 #include "rendezvous/async/event.hpp"
 #include "rendezvous/council/frames.hpp"
 #include "rendezvous/leader_link.hpp"
+#include "rendezvous/leader_search.hpp"
 #include "rendezvous/membership.hpp"
 #include "rendezvous/store/store_client.hpp"
 #include "rendezvous/store/store_connection.hpp"
@@ -55,7 +56,7 @@ class CouncilLink : public LeaderLink {
   async::Event& changed_;
   async::Event to_say_;
   async::Event said_;
-  int leader_ = 0;  // the endpoint that led last
+  LeaderSearch search_;
   int sent_version_ = 0;
   std::int64_t echo_ = 0;  // the leader's clock, to be sent back
   std::chrono::milliseconds beat_interval_{};
