@@ -197,6 +197,7 @@ bool Coordinator::try_to_lead(TimePoint now) {
 // What the agents know of earlier rounds goes on from there.
 void Coordinator::lead(TimePoint not_before) {
   stage_ = Stage::Gathering;
+  followed_ = advanced_;
   not_before_ = std::max(not_before_, not_before);
   for (const auto& [id, peer] : peers_) {
     for (const Ticket& ticket : {peer.report.run, peer.report.offered}) {
@@ -313,6 +314,16 @@ bool Coordinator::gather(TimePoint now) {
     fresh_ = false;
     return true;
   }
+  // Others may have gone on under another leader by now, whom those here are to look for.
+  const bool followed = std::all_of(known_.begin(), known_.end(), [&](const Reference& reference) {
+    return more_than_half(reference, nullptr);
+  });
+  if (followed) followed_ = now;
+  if (now - followed_ >= rules_.death_limit) {
+    depose("more than half of the last round's nodes cannot be reached");
+    return true;
+  }
+  if (!followed) wake_at(followed_ + rules_.death_limit);
   const std::ptrdiff_t count = std::count_if(peers_.begin(), peers_.end(), [](const auto& entry) {
     return entry.second.report.state == AgentState::Waiting;
   });
@@ -449,6 +460,7 @@ bool Coordinator::await_acceptance(TimePoint now) {
   if (lost) {
     offer_.reset();
     stage_ = Stage::Gathering;
+    followed_ = now;
     return true;
   }
   wake_at(limit);
@@ -583,6 +595,7 @@ bool Coordinator::await_stopped(TimePoint now) {
   restarts_ += end_->charged ? 1 : 0;
   forget_dead();
   stage_ = Stage::Gathering;
+  followed_ = now;
   told_version_++;
   return true;
 }

@@ -153,6 +153,7 @@ class Coordinator {
 
   TimePoint began_;
   TimePoint advanced_;               // the last time
+  TimePoint followed_;               // more than half of the last round were in touch then, or it leads since
   TimePoint not_before_;             // the next round: workers of lost agents may live until then
   std::optional<TimePoint> enough_;  // nodes are there, since then
   TimePoint offered_;

@@ -63,7 +63,7 @@ awaitable<void> CouncilLink::seek() {
       Connection connection = co_await open(step->endpoint, limit);
       const CouncilStatus status = co_await first_status(*connection, limit);
       if (status == CouncilStatus::Leads || step->to_be_counted) {
-        co_await follow(step->endpoint, std::move(connection), status == CouncilStatus::Leads);
+        co_await follow(step->endpoint, std::move(connection));
         co_return;
       }
       search_.answered(step->endpoint);
@@ -102,7 +102,7 @@ awaitable<CouncilStatus> CouncilLink::first_status(store::StoreConnection& conne
   co_return CouncilStatus{number_in(payload, 0).value_or(0)};
 }
 
-awaitable<void> CouncilLink::follow(int endpoint, Connection connection, bool leads) {
+awaitable<void> CouncilLink::follow(int endpoint, Connection connection) {
   if (!config_.fixed_address) {
     const bool own = endpoint == config_.own_endpoint;
     membership_.set_address(own ? config_.endpoints[static_cast<std::size_t>(endpoint)].host
@@ -113,7 +113,7 @@ awaitable<void> CouncilLink::follow(int endpoint, Connection connection, bool le
   echo_ = 0;
   problem_.clear();
   async::TaskGroup tasks(executor_);
-  tasks.start(listen(*connection, endpoint, leads));
+  tasks.start(listen(*connection, endpoint));
   tasks.start(speak(*connection));
   try {
     co_await tasks.join();
@@ -125,8 +125,8 @@ awaitable<void> CouncilLink::follow(int endpoint, Connection connection, bool le
 }
 
 // Throws StoreError when the connection is of no use any more.
-awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endpoint, bool leads) {
-  const Deadline to_be_led = Deadline::after(config_.death_limit);
+awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endpoint) {
+  Deadline to_be_led = Deadline::after(config_.death_limit);
   for (;;) {
     const Deadline silence = Deadline::after(config_.death_limit);
     const std::string header = co_await connection.receive(kFrameHeader, silence);
@@ -135,9 +135,9 @@ awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endp
     const std::string payload = co_await connection.receive(*length, silence);
     const FrameKind kind{header.front()};
     if (kind == FrameKind::Ack) {
-      take_ack(payload, endpoint);
-      leads = leads || membership_.knows_leader();
-      if (!leads && to_be_led.passed()) {
+      const bool led = take_ack(payload, endpoint);
+      if (led) to_be_led = Deadline::after(config_.death_limit);
+      if (to_be_led.passed()) {
         throw store::StoreError(store::StoreFailure::Lost, membership_.order().text);
       }
     } else if (kind == FrameKind::Order) {
@@ -154,9 +154,10 @@ awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endp
   }
 }
 
-void CouncilLink::take_ack(std::string_view payload, int endpoint) {
+// Whether somebody leads there.
+bool CouncilLink::take_ack(std::string_view payload, int endpoint) {
   const std::optional<std::int64_t> lease = number_in(payload, 2);
-  if (!lease || *lease <= 0) return;
+  if (!lease || *lease <= 0) return false;
   const std::chrono::nanoseconds sent(*number_in(payload, 0));
   const Clock::time_point when(std::chrono::duration_cast<Clock::duration>(sent));
   membership_.renew(when,
@@ -169,6 +170,7 @@ void CouncilLink::take_ack(std::string_view payload, int endpoint) {
     to_say_.notify_all();
   }
   changed_.notify_all();
+  return true;
 }
 
 awaitable<void> CouncilLink::speak(store::StoreConnection& connection) {

@@ -43,10 +43,10 @@ class CouncilLink : public LeaderLink {
   awaitable<void> seek();
   awaitable<Connection> open(int endpoint, async::Deadline limit);
   awaitable<CouncilStatus> first_status(store::StoreConnection& connection, async::Deadline limit);
-  awaitable<void> follow(int endpoint, Connection connection, bool leads);
-  awaitable<void> listen(store::StoreConnection& connection, int endpoint, bool leads);
+  awaitable<void> follow(int endpoint, Connection connection);
+  awaitable<void> listen(store::StoreConnection& connection, int endpoint);
   awaitable<void> speak(store::StoreConnection& connection);
-  void take_ack(std::string_view payload, int endpoint);
+  bool take_ack(std::string_view payload, int endpoint);
   void lose_leader();
   bool contested() const { return config_.endpoints.size() > 1; }
 

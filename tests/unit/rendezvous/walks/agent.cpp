@@ -127,7 +127,7 @@ void Agent::join() {
     membership_.accept(store);
     link_.report_changed();
   }
-  if (membership_.placed()) {
+  if (membership_.placed(now())) {
     membership_.start();
     link_.report_changed();
     phase_ = Phase::Working;
@@ -197,11 +197,18 @@ void Agent::await_the_others() {
 void Agent::stop_workers(milliseconds grace) {
   phase_ = Phase::Stopping;
   stopped_at_ = now();
+  stop_limit_ = now() + grace;
   if (workers_alive_) stopped_at_ += dice_.chance(rules_.stubborn) ? grace : dice_.span(Duration(0), grace);
 }
 
 void Agent::await_workers() {
-  if (now() < stopped_at_) return alarm_.set(time_.now() + (stopped_at_ - now()));
+  const TimePoint fence = membership_.fence().value_or(TimePoint::max());
+  if (fence < stop_limit_ && now() >= membership_.lease_end().value()) {
+    stop_limit_ = fence;
+    stopped_at_ = std::min(stopped_at_, fence);
+  }
+  const TimePoint look = fence < stop_limit_ ? *membership_.lease_end() : TimePoint::max();
+  if (now() < stopped_at_) return alarm_.set(time_.now() + (std::min(look, stopped_at_) - now()));
   workers_alive_ = false;
   if (membership_.report().state == AgentState::Leaving) return close("stopped");
   if (told_to_stop_ && !failed_here_) {

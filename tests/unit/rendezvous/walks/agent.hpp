@@ -94,6 +94,7 @@ class Agent {
   bool failed_here_ = false;
   bool told_to_stop_ = false;
   enum class Outcome { None, Good, Failed, Fatal } outcome_ = Outcome::None;
+  TimePoint stop_limit_;
   TimePoint stopped_at_;
   TimePoint farewell_limit_;
   std::string why_;

@@ -66,9 +66,8 @@ void Link::pause() {
   if (stage_ == Stage::Pause) set_alarm(now() + kPause);
 }
 
-void Link::follow(bool leads) {
+void Link::follow() {
   stage_ = Stage::Following;
-  leads_ = leads;
   sent_version_ = 0;
   echo_ = 0;
   beat_ = {};
@@ -85,16 +84,15 @@ void Link::receive(Connection& connection, const Message& message) {
     return stage_ == Stage::Opening ? next_step() : drop();
   }
   if (const CouncilStatus* status = std::get_if<CouncilStatus>(&message)) {
-    if (*status == CouncilStatus::Leads || step_.to_be_counted)
-      return follow(*status == CouncilStatus::Leads);
+    if (*status == CouncilStatus::Leads || step_.to_be_counted) return follow();
     search_.answered(step_.endpoint);
     network_.close(connection, *this);
     return next_step();
   }
   silence_ = now() + rules_.death_limit;
   if (const Order* order = std::get_if<Order>(&message)) return take_order(*order);
-  if (const Ack* ack = std::get_if<Ack>(&message)) take_ack(*ack);
-  if (stage_ == Stage::Following && !leads_ && now() >= to_be_led_) drop();
+  if (take_ack(std::get<Ack>(message))) to_be_led_ = now() + rules_.death_limit;
+  if (stage_ == Stage::Following && now() >= to_be_led_) drop();
 }
 
 void Link::take_order(const Order& order) {
@@ -106,17 +104,16 @@ void Link::take_order(const Order& order) {
   if (stage_ == Stage::Following) drop();
 }
 
-void Link::take_ack(const Ack& ack) {
-  if (ack.lease > 0) {
-    membership_.renew(at_ticks(ack.agent_clock),
-                      std::chrono::duration_cast<milliseconds>(std::chrono::nanoseconds(ack.lease)), now());
-    search_.led_from(step_.endpoint);
-    beat_interval_ = next_beat_interval(rules_.interval, std::chrono::nanoseconds(ack.lease));
-    if (rules_.endpoints > 1) echo_ = ack.leader_clock;
-    changed_();
-    if (stage_ == Stage::Following) speak();
-  }
-  leads_ = leads_ || membership_.knows_leader();
+bool Link::take_ack(const Ack& ack) {
+  if (ack.lease <= 0) return false;
+  const std::chrono::nanoseconds lease(ack.lease);
+  membership_.renew(at_ticks(ack.agent_clock), std::chrono::duration_cast<milliseconds>(lease), now());
+  search_.led_from(step_.endpoint);
+  beat_interval_ = next_beat_interval(rules_.interval, lease);
+  if (rules_.endpoints > 1) echo_ = ack.leader_clock;
+  changed_();
+  speak();
+  return true;
 }
 
 void Link::speak() {

@@ -33,9 +33,9 @@ class Link : public Party {
   void alarmed();
   void next_step();
   void pause();
-  void follow(bool leads);
+  void follow();
   void take_order(const Order& order);
-  void take_ack(const Ack& ack);
+  bool take_ack(const Ack& ack);
   void speak();
   void drop();
   void lose_leader();
@@ -53,7 +53,6 @@ class Link : public Party {
   Stage stage_ = Stage::Pause;
   LeaderSearch::Step step_{};
   Connection* connection_ = nullptr;
-  bool leads_ = false;
   int sent_version_ = 0;
   std::int64_t echo_ = 0;
   TimePoint beat_;

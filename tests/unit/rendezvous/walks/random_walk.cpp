@@ -54,6 +54,7 @@ class World : public Witness {
   bool run_until(TimePoint limit);
 
   void started(const Agent& agent, const WorkerSpan& span) override;
+  void forget_an_ended_run();
   void finished(const Agent& agent) override;
   void told_that_all_finished(const Agent& agent) override;
   void ended(const Agent& agent, const std::string& why) override;
@@ -95,6 +96,7 @@ class World : public Witness {
   };
   std::map<std::int64_t, Started> rounds_;  // by serial
   std::map<int, std::int64_t> serials_;     // by round
+  std::set<const Agent*> members_;          // of those rounds
   WalkResult result_;
 };
 
@@ -133,6 +135,9 @@ void World::shape() {
 }
 
 void World::start_agent(int host) {
+  for (const Agent* other : living()) {
+    if (other->process().host == host) return;
+  }
   const std::string id = "h" + std::to_string(host) + "." + std::to_string(++ids_);
   const RoundRule& rule = shape_.rules.coordinator.round;
   Node node{
@@ -179,13 +184,8 @@ void World::cause(Fault fault) {
       if (!agent) return;
       note(std::string("kill ") + agent->membership().report().id);
       return agent->kill(fault == Fault::KillHost);
-    case Fault::Start: {
-      const int host = dice_.below(shape_.static_ranks ? shape_.agents : hosts);
-      for (const Agent* other : living()) {
-        if (other->process().host == host) return;
-      }
-      return start_agent(host);
-    }
+    case Fault::Start:
+      return start_agent(dice_.below(shape_.static_ranks ? shape_.agents : hosts));
     case Fault::Stop:
       if (!agent) return;
       note("stop " + agent->membership().report().id);
@@ -270,6 +270,8 @@ void World::started(const Agent& agent, const WorkerSpan& span) {
       fault("a global rank lives twice, at " + id + " and at " + name);
     }
   }
+  forget_an_ended_run();
+  members_.insert(&agent);
   if (!rounds_.empty() && rounds_.rbegin()->first > run.serial) fault("a round starts after a later one");
   if (serials_.try_emplace(run.round, run.serial).first->second != run.serial) {
     fault("two rounds have the number " + std::to_string(run.round));
@@ -295,6 +297,15 @@ void World::started(const Agent& agent, const WorkerSpan& span) {
       run.nodes > shape_.rules.coordinator.round.max_nodes) {
     fault("a round of " + std::to_string(run.nodes) + " nodes");
   }
+}
+
+// Where nobody is left who knows of the rounds before, the run's name is that of a new run.
+void World::forget_an_ended_run() {
+  const bool known = std::any_of(members_.begin(), members_.end(), [](const Agent* a) { return a->alive(); });
+  if (known) return;
+  rounds_.clear();
+  serials_.clear();
+  members_.clear();
 }
 
 void World::finished(const Agent& agent) {
