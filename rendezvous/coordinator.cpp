@@ -95,6 +95,7 @@ void Coordinator::lose(const std::string& id, TimePoint now) {
 
 void Coordinator::abandon(const std::string& why) {
   if (stage_ == Stage::Over) return;
+  abandoned_ = true;
   if (contested() || stage_ == Stage::Standby) {
     depose(why);
     return;
@@ -170,6 +171,7 @@ bool Coordinator::more_than_half(const Reference& reference, const std::set<std:
 }
 
 bool Coordinator::try_to_lead(TimePoint now) {
+  if (abandoned_) return false;
   const std::set<Reference> found = references();
   if (found.empty()) {
     const bool first = rules_.own_endpoint == 0 && static_cast<int>(cleared_.size()) + 1 >= rules_.endpoints;
@@ -608,7 +610,8 @@ Coordinator::OrderKey Coordinator::key_for(const Peer& peer) const {
   if (!peer.refusal.empty()) return {Kind::Refused, 0, 0};
   if (stage_ == Stage::Standby) {
     // One that looks for a new leader is to stay, so that they can be counted.
-    const bool votes = contested() && report.run.serial + report.offered.serial != 0 && !has_workers(report);
+    const bool votes =
+        contested() && !abandoned_ && report.run.serial + report.offered.serial != 0 && !has_workers(report);
     return {votes ? Kind::Wait : Kind::Elsewhere, 0, told_version_};
   }
   if (stage_ == Stage::Over) {

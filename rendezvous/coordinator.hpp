@@ -138,6 +138,7 @@ class Coordinator {
   std::vector<std::string> changed_;
   std::set<int> cleared_;
   int arrivals_ = 0;
+  bool abandoned_ = false;
   bool fresh_ = true;  // no round of this run is known
 
   std::int64_t serial_ = 0;  // of the last offer

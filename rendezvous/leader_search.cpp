@@ -29,7 +29,7 @@ std::optional<LeaderSearch::Step> LeaderSearch::next_step() {
 }
 
 void LeaderSearch::answered(int endpoint) {
-  if (!standby_) standby_ = endpoint;
+  standby_ = std::min(standby_.value_or(endpoint), endpoint);
 }
 
 milliseconds next_beat_interval(milliseconds own, std::chrono::nanoseconds lease) {

@@ -22,7 +22,9 @@ class LeaderSearch {
   void begin_turn(const Membership& membership);
   // Nothing: the turn is over.
   std::optional<Step> next_step();
-  // The endpoint of the last step answers, and nobody leads there.
+  // The endpoint of the last step answers, and nobody leads there. Who has lost the leader is counted at the
+  // first of them all: a place that does not depend on who led, or agents of different pasts would never
+  // meet.
   void answered(int endpoint);
   // The agent is led from there.
   void led_from(int endpoint) { leader_ = endpoint; }

@@ -301,7 +301,9 @@ void World::started(const Agent& agent, const WorkerSpan& span) {
 
 // Where nobody is left who knows of the rounds before, the run's name is that of a new run.
 void World::forget_an_ended_run() {
-  const bool known = std::any_of(members_.begin(), members_.end(), [](const Agent* a) { return a->alive(); });
+  const bool known = std::any_of(members_.begin(), members_.end(), [](const Agent* member) {
+    return member->alive() && member->phase() != Agent::Phase::Closing;
+  });
   if (known) return;
   rounds_.clear();
   serials_.clear();
@@ -368,7 +370,7 @@ void World::check_settled() {
     const Agent::Phase phase = agent->phase();
     if (phase == Agent::Phase::Working || phase == Agent::Phase::Finishing) {
       running.push_back(agent);
-    } else if (phase != Agent::Phase::Joining) {
+    } else if (phase != Agent::Phase::Joining && phase != Agent::Phase::Closing) {
       fault("hangs: " + agent->state_text());
     }
   }
