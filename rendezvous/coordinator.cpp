@@ -95,6 +95,7 @@ void Coordinator::lose(const std::string& id, TimePoint now) {
 
 void Coordinator::abandon(const std::string& why) {
   if (stage_ == Stage::Over) return;
+  abandoned_ = true;
   if (contested() || stage_ == Stage::Standby) {
     depose(why);
     return;
@@ -168,6 +169,7 @@ bool Coordinator::more_than_half(const Reference& reference, const std::set<std:
 }
 
 bool Coordinator::try_to_lead(TimePoint now) {
+  if (abandoned_) return false;
   const std::set<Reference> found = references();
   if (found.empty()) {
     const bool first = rules_.own_endpoint == 0 && static_cast<int>(cleared_.size()) + 1 >= rules_.endpoints;
@@ -195,6 +197,7 @@ bool Coordinator::try_to_lead(TimePoint now) {
 // What the agents know of earlier rounds goes on from there.
 void Coordinator::lead(TimePoint not_before) {
   stage_ = Stage::Gathering;
+  followed_ = advanced_;
   not_before_ = std::max(not_before_, not_before);
   for (const auto& [id, peer] : peers_) {
     for (const Ticket& ticket : {peer.report.run, peer.report.offered}) {
@@ -311,6 +314,16 @@ bool Coordinator::gather(TimePoint now) {
     fresh_ = false;
     return true;
   }
+  // Others may have gone on under another leader by now, whom those here are to look for.
+  const bool followed = std::all_of(known_.begin(), known_.end(), [&](const Reference& reference) {
+    return more_than_half(reference, nullptr);
+  });
+  if (followed) followed_ = now;
+  if (now - followed_ >= rules_.death_limit) {
+    depose("more than half of the last round's nodes cannot be reached");
+    return true;
+  }
+  if (!followed) wake_at(followed_ + rules_.death_limit);
   const std::ptrdiff_t count = std::count_if(peers_.begin(), peers_.end(), [](const auto& entry) {
     return entry.second.report.state == AgentState::Waiting;
   });
@@ -447,6 +460,7 @@ bool Coordinator::await_acceptance(TimePoint now) {
   if (lost) {
     offer_.reset();
     stage_ = Stage::Gathering;
+    followed_ = now;
     return true;
   }
   wake_at(limit);
@@ -587,6 +601,7 @@ bool Coordinator::await_stopped(TimePoint now) {
   restarts_ += end_->charged ? 1 : 0;
   forget_dead();
   stage_ = Stage::Gathering;
+  followed_ = now;
   told_version_++;
   return true;
 }
@@ -599,7 +614,8 @@ Coordinator::OrderKey Coordinator::key_for(const Peer& peer) const {
   if (!peer.refusal.empty()) return {Kind::Refused, 0, 0};
   if (stage_ == Stage::Standby) {
     // One that looks for a new leader is to stay, so that they can be counted.
-    const bool votes = contested() && report.run.serial + report.offered.serial != 0 && !has_workers(report);
+    const bool votes =
+        contested() && !abandoned_ && report.run.serial + report.offered.serial != 0 && !has_workers(report);
     return {votes ? Kind::Wait : Kind::Elsewhere, 0, told_version_};
   }
   if (stage_ == Stage::Over) {

@@ -141,6 +141,7 @@ class Coordinator {
   int arrivals_ = 0;
   int last_arrival_ = 0;  // before the end of the run
   bool fresh_ = true;     // no round of this run is known
+  bool abandoned_ = false;
 
   std::int64_t serial_ = 0;  // of the last offer
   int round_ = -1;           // number of the last round
@@ -155,6 +156,7 @@ class Coordinator {
 
   TimePoint began_;
   TimePoint advanced_;               // the last time
+  TimePoint followed_;               // more than half of the last round were in touch then, or it leads since
   TimePoint not_before_;             // the next round: workers of lost agents may live until then
   std::optional<TimePoint> enough_;  // nodes are there, since then
   TimePoint offered_;

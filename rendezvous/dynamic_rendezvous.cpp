@@ -67,7 +67,7 @@ awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
       membership_.accept(store);
       report_changed();
     }
-    if (membership_.placed()) co_return begin_round();
+    if (membership_.placed(Clock::now())) co_return begin_round();
     if (membership_.order().kind == Order::Kind::Park) join = Deadline::after(config_.limits.join_timeout);
     fail_if_hopeless(connect, join);
     if (Clock::now() >= say) {
@@ -155,6 +155,18 @@ awaitable<FinishEvent> DynamicRendezvous::finish() {
     co_await changed_.wait_until(membership_.lease_end().value_or(Clock::time_point::max()));
     const bool cancelled = co_await is_cancelled();
     if (cancelled) co_return AllFinished{};  // nobody takes it
+  }
+}
+
+awaitable<Deadline> DynamicRendezvous::fenced_before(Deadline limit) {
+  for (;;) {
+    const Clock::time_point lease_end = membership_.lease_end().value_or(Clock::time_point::max());
+    const Clock::time_point fence = membership_.fence().value_or(Clock::time_point::max());
+    if (Clock::now() >= lease_end && fence < limit.time()) co_return Deadline::at(fence);
+    const Clock::time_point look = fence < limit.time() ? lease_end : Clock::time_point::max();
+    co_await changed_.wait_until(look);
+    const bool cancelled = co_await is_cancelled();
+    if (cancelled) co_return limit;  // nobody takes it
   }
 }
 

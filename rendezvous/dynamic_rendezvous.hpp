@@ -35,6 +35,7 @@ class DynamicRendezvous : public RendezvousHandler {
   awaitable<std::optional<RendezvousInfo>> next_rendezvous() override;
   awaitable<RoundEvent> round_ended() override;
   awaitable<FinishEvent> finish() override;
+  awaitable<async::Deadline> fenced_before(async::Deadline limit) override;
   void end_round(RoundEnd wanted) override;
   awaitable<RoundEnd> settled() override;
   void leave(RoundEnd wanted) override;

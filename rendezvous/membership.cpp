@@ -13,7 +13,8 @@ Membership::Membership(std::string id, Node node, std::chrono::milliseconds deat
 }
 
 bool Membership::has_workers() const {
-  return report_.state == AgentState::Running || report_.state == AgentState::Finished;
+  return report_.state == AgentState::Running || report_.state == AgentState::Finished ||
+         report_.state == AgentState::Leaving;
 }
 
 void Membership::set_address(const std::string& address) {
@@ -68,9 +69,10 @@ void Membership::take(Order order) {
 }
 
 void Membership::renew(TimePoint sent, std::chrono::milliseconds lease, TimePoint now) {
+  // What another leader has granted before is of no worth under this one.
+  lease_ = leader_known_ ? std::max(lease_, sent + lease) : sent + lease;
   leader_known_ = true;
-  lease_ = std::max(lease_, sent + lease);
-  loyal_until_ = now + death_limit_;
+  loyal_until_ = std::max(now + death_limit_, lease_);
 }
 
 void Membership::forget_leader() {
@@ -88,10 +90,10 @@ std::optional<Ticket> Membership::offered() const {
   return is_new ? std::optional<Ticket>(order_.ticket) : std::nullopt;
 }
 
-std::optional<Ticket> Membership::placed() const {
+std::optional<Ticket> Membership::placed(TimePoint now) const {
   const std::int64_t serial = order_.ticket.serial;
   const bool is_new = report_.state == AgentState::Waiting && order_.kind == Order::Kind::Run &&
-                      serial == report_.offered.serial && serial != report_.run.serial;
+                      now < lease_ && serial == report_.offered.serial && serial != report_.run.serial;
   return is_new ? std::optional<Ticket>(order_.ticket) : std::nullopt;
 }
 
@@ -114,6 +116,10 @@ std::optional<RoundEvent> Membership::round_event(TimePoint now) const {
 
 std::optional<Membership::TimePoint> Membership::lease_end() const {
   return has_workers() ? std::optional<TimePoint>(lease_) : std::nullopt;
+}
+
+std::optional<Membership::TimePoint> Membership::fence() const {
+  return has_workers() ? std::optional<TimePoint>(lease_ + stop_grace_) : std::nullopt;
 }
 
 }  // namespace cpprun::rendezvous

@@ -33,7 +33,8 @@ CouncilLink::CouncilLink(asio::any_io_executor executor, CouncilLinkConfig confi
       membership_(membership),
       changed_(changed),
       to_say_(executor),
-      said_(executor) {}
+      said_(executor),
+      search_(static_cast<int>(config_.endpoints.size())) {}
 
 awaitable<void> CouncilLink::run() {
   asio::steady_timer timer(executor_);
@@ -55,38 +56,24 @@ awaitable<void> CouncilLink::flush(Deadline limit) {
 awaitable<void> CouncilLink::seek() {
   // A leader that is only out of touch for a moment is still followed: others count on that.
   if (membership_.knows_leader() && Clock::now() >= membership_.loyal_until()) lose_leader();
-  const bool loyal = membership_.knows_leader();
-  const int endpoints = static_cast<int>(config_.endpoints.size());
-  const bool member = membership_.report().run.serial != 0 || membership_.report().offered.serial != 0;
-  const int first = loyal ? leader_ : member ? (leader_ + 1) % endpoints : 0;
-  int standby = -1;
-  for (int i = 0; i < (loyal ? 1 : endpoints); ++i) {
-    const int endpoint = (first + i) % endpoints;
+  search_.begin_turn(membership_);
+  while (const std::optional<LeaderSearch::Step> step = search_.next_step()) {
     try {
       const Deadline limit = Deadline::after(kTryLimit);
-      Connection connection = co_await open(endpoint, limit);
+      Connection connection = co_await open(step->endpoint, limit);
       const CouncilStatus status = co_await first_status(*connection, limit);
-      if (status == CouncilStatus::Leads) {
-        co_await follow(endpoint, std::move(connection), true);
+      if (status == CouncilStatus::Leads || step->to_be_counted) {
+        co_await follow(step->endpoint, std::move(connection));
         co_return;
       }
-      if (standby < 0) standby = endpoint;
-      problem_ =
-          "no agent leads the run at " + to_string(config_.endpoints[static_cast<std::size_t>(endpoint)]);
+      search_.answered(step->endpoint);
+      problem_ = "no agent leads the run at " +
+                 to_string(config_.endpoints[static_cast<std::size_t>(step->endpoint)]);
     } catch (const store::StoreError& error) {
       problem_ = error.what();
       // Where others may still come to serve it, the wrong one at an endpoint is only a problem.
       if (error.failure() == store::StoreFailure::Refused && !contested()) refusal_ = problem_;
     }
-  }
-  // To be counted there with others that look for a leader.
-  if (standby < 0 || !member || loyal) co_return;
-  try {
-    Connection connection = co_await open(standby, Deadline::after(kTryLimit));
-    co_await first_status(*connection, Deadline::after(kTryLimit));
-    co_await follow(standby, std::move(connection), false);
-  } catch (const store::StoreError& error) {
-    problem_ = error.what();
   }
 }
 
@@ -115,7 +102,7 @@ awaitable<CouncilStatus> CouncilLink::first_status(store::StoreConnection& conne
   co_return CouncilStatus{number_in(payload, 0).value_or(0)};
 }
 
-awaitable<void> CouncilLink::follow(int endpoint, Connection connection, bool leads) {
+awaitable<void> CouncilLink::follow(int endpoint, Connection connection) {
   if (!config_.fixed_address) {
     const bool own = endpoint == config_.own_endpoint;
     membership_.set_address(own ? config_.endpoints[static_cast<std::size_t>(endpoint)].host
@@ -126,7 +113,7 @@ awaitable<void> CouncilLink::follow(int endpoint, Connection connection, bool le
   echo_ = 0;
   problem_.clear();
   async::TaskGroup tasks(executor_);
-  tasks.start(listen(*connection, endpoint, leads));
+  tasks.start(listen(*connection, endpoint));
   tasks.start(speak(*connection));
   try {
     co_await tasks.join();
@@ -138,8 +125,8 @@ awaitable<void> CouncilLink::follow(int endpoint, Connection connection, bool le
 }
 
 // Throws StoreError when the connection is of no use any more.
-awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endpoint, bool leads) {
-  const Deadline to_be_led = Deadline::after(config_.death_limit);
+awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endpoint) {
+  Deadline to_be_led = Deadline::after(config_.death_limit);
   for (;;) {
     const Deadline silence = Deadline::after(config_.death_limit);
     const std::string header = co_await connection.receive(kFrameHeader, silence);
@@ -148,9 +135,9 @@ awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endp
     const std::string payload = co_await connection.receive(*length, silence);
     const FrameKind kind{header.front()};
     if (kind == FrameKind::Ack) {
-      take_ack(payload, endpoint);
-      leads = leads || membership_.knows_leader();
-      if (!leads && to_be_led.passed()) {
+      const bool led = take_ack(payload, endpoint);
+      if (led) to_be_led = Deadline::after(config_.death_limit);
+      if (to_be_led.passed()) {
         throw store::StoreError(store::StoreFailure::Lost, membership_.order().text);
       }
     } else if (kind == FrameKind::Order) {
@@ -167,22 +154,23 @@ awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endp
   }
 }
 
-void CouncilLink::take_ack(std::string_view payload, int endpoint) {
+// Whether somebody leads there.
+bool CouncilLink::take_ack(std::string_view payload, int endpoint) {
   const std::optional<std::int64_t> lease = number_in(payload, 2);
-  if (!lease || *lease <= 0) return;
+  if (!lease || *lease <= 0) return false;
   const std::chrono::nanoseconds sent(*number_in(payload, 0));
   const Clock::time_point when(std::chrono::duration_cast<Clock::duration>(sent));
   membership_.renew(when,
                     std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(*lease)),
                     Clock::now());
-  leader_ = endpoint;
-  // A leader that takes agents for dead sooner than this node's user has said is beaten for more often.
-  beat_interval_ = std::min(config_.interval, std::chrono::milliseconds(*lease / 3'000'000));
+  search_.led_from(endpoint);
+  beat_interval_ = next_beat_interval(config_.interval, std::chrono::nanoseconds(*lease));
   if (contested()) {
     echo_ = *number_in(payload, 1);
     to_say_.notify_all();
   }
   changed_.notify_all();
+  return true;
 }
 
 awaitable<void> CouncilLink::speak(store::StoreConnection& connection) {
