@@ -173,10 +173,10 @@ bool Council::take_frame(Session& session, FrameKind kind, std::string_view payl
 bool Council::take_report(Session& session, std::string_view text) {
   std::optional<Report> report = report_from_json(std::string(text));
   if (!report || (session.report && session.report->id != report->id)) return false;
-  Session*& known = by_id_[report->id];
-  const bool is_new = known != &session;
-  if (is_new && known) end(*known, nullptr);
-  known = &session;
+  const auto known = by_id_.find(report->id);
+  const bool is_new = known == by_id_.end() || known->second != &session;
+  if (is_new && known != by_id_.end()) end(*known->second, nullptr);
+  by_id_[report->id] = &session;
   session.report = std::move(report);
   coordinator_.hear(*session.report, session.heard);
   if (is_new) coordinator_.tell_again(session.report->id);
