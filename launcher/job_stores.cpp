@@ -130,6 +130,7 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
   config.limits = config_.rdzv_limits;
   config.open_store = open_store;
   config.replaceable_leader = config_.endpoints.size() > 1;
+  config.may_rejoin = config_.min_nodes < config_.max_nodes || config_.max_restarts > 0;
   config.council = council_.get();
   rendezvous::CouncilLinkConfig link;
   link.run_id = config_.run_id;

@@ -54,29 +54,39 @@ awaitable<void> CouncilLink::flush(Deadline limit) {
 // One turn around the endpoints; ends when the connection that it led to is lost.
 awaitable<void> CouncilLink::seek() {
   // A leader that is only out of touch for a moment is still followed: others count on that.
-  if (membership_.knows_leader() && Clock::now() >= membership_.loyal_until()) lose_leader();
+  const bool just_lost = membership_.knows_leader() && Clock::now() >= membership_.loyal_until();
+  if (just_lost) lose_leader();
   const bool loyal = membership_.knows_leader();
   const int endpoints = static_cast<int>(config_.endpoints.size());
   const bool member = membership_.report().run.serial != 0 || membership_.report().offered.serial != 0;
   const int first = loyal ? leader_ : member ? (leader_ + 1) % endpoints : 0;
+  // The lost one, which comes last, has been tried until now.
+  const int tries = loyal ? 1 : just_lost && member && contested() ? endpoints - 1 : endpoints;
   int standby = -1;
-  for (int i = 0; i < (loyal ? 1 : endpoints); ++i) {
+  for (int i = 0; i < tries; ++i) {
     const int endpoint = (first + i) % endpoints;
+    const std::string name = to_string(config_.endpoints[static_cast<std::size_t>(endpoint)]);
     try {
-      const Deadline limit = Deadline::after(kTryLimit);
+      const Deadline whole = Deadline::after(kTryLimit);
+      const Deadline limit =
+          loyal ? Deadline::earlier(whole, Deadline::at(membership_.loyal_until())) : whole;
       Connection connection = co_await open(endpoint, limit);
       const CouncilStatus status = co_await first_status(*connection, limit);
       if (status == CouncilStatus::Leads) {
-        co_await follow(endpoint, std::move(connection), true);
+        problem_ = "the agent at " + name + " does not answer";  // when its orders hold no more
+        co_await follow(endpoint, std::move(connection));
         co_return;
       }
       if (standby < 0) standby = endpoint;
-      problem_ =
-          "no agent leads the run at " + to_string(config_.endpoints[static_cast<std::size_t>(endpoint)]);
+      problem_ = "no agent leads the run at " + name;
     } catch (const store::StoreError& error) {
       problem_ = error.what();
       // Where others may still come to serve it, the wrong one at an endpoint is only a problem.
-      if (error.failure() == store::StoreFailure::Refused && !contested()) refusal_ = problem_;
+      if (contested() || loyal) continue;
+      if (error.failure() == store::StoreFailure::Refused) refusal_ = problem_;
+      if (error.failure() == store::StoreFailure::NobodyListens && led_) {
+        refusal_ = "the agent that led the run was lost: " + problem_;
+      }
     }
   }
   // To be counted there with others that look for a leader.
@@ -84,7 +94,8 @@ awaitable<void> CouncilLink::seek() {
   try {
     Connection connection = co_await open(standby, Deadline::after(kTryLimit));
     co_await first_status(*connection, Deadline::after(kTryLimit));
-    co_await follow(standby, std::move(connection), false);
+    problem_.clear();
+    co_await follow(standby, std::move(connection));
   } catch (const store::StoreError& error) {
     problem_ = error.what();
   }
@@ -115,7 +126,7 @@ awaitable<CouncilStatus> CouncilLink::first_status(store::StoreConnection& conne
   co_return CouncilStatus{number_in(payload, 0).value_or(0)};
 }
 
-awaitable<void> CouncilLink::follow(int endpoint, Connection connection, bool leads) {
+awaitable<void> CouncilLink::follow(int endpoint, Connection connection) {
   if (!config_.fixed_address) {
     const bool own = endpoint == config_.own_endpoint;
     membership_.set_address(own ? config_.endpoints[static_cast<std::size_t>(endpoint)].host
@@ -124,9 +135,8 @@ awaitable<void> CouncilLink::follow(int endpoint, Connection connection, bool le
   connected_ = true;
   sent_version_ = 0;
   echo_ = 0;
-  problem_.clear();
   async::TaskGroup tasks(executor_);
-  tasks.start(listen(*connection, endpoint, leads));
+  tasks.start(listen(*connection, endpoint));
   tasks.start(speak(*connection));
   try {
     co_await tasks.join();
@@ -138,8 +148,8 @@ awaitable<void> CouncilLink::follow(int endpoint, Connection connection, bool le
 }
 
 // Throws StoreError when the connection is of no use any more.
-awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endpoint, bool leads) {
-  const Deadline to_be_led = Deadline::after(config_.death_limit);
+awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endpoint) {
+  Deadline to_be_led = Deadline::after(config_.death_limit);
   for (;;) {
     const Deadline silence = Deadline::after(config_.death_limit);
     const std::string header = co_await connection.receive(kFrameHeader, silence);
@@ -149,9 +159,13 @@ awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endp
     const FrameKind kind{header.front()};
     if (kind == FrameKind::Ack) {
       take_ack(payload, endpoint);
-      leads = leads || membership_.knows_leader();
-      if (!leads && to_be_led.passed()) {
-        throw store::StoreError(store::StoreFailure::Lost, membership_.order().text);
+      // One that leads no more still answers, for those who wait there to be counted, and gives no lease.
+      const bool led = membership_.knows_leader() && Clock::now() < membership_.loyal_until();
+      if (led) to_be_led = Deadline::after(config_.death_limit);
+      if (!led && to_be_led.passed()) {
+        const std::string why = membership_.order().text;
+        lose_leader();
+        throw store::StoreError(store::StoreFailure::Lost, why);
       }
     } else if (kind == FrameKind::Order) {
       std::optional<Order> order = order_from_json(payload);
@@ -176,6 +190,7 @@ void CouncilLink::take_ack(std::string_view payload, int endpoint) {
                     std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(*lease)),
                     Clock::now());
   leader_ = endpoint;
+  led_ = true;
   // A leader that takes agents for dead sooner than this node's user has said is beaten for more often.
   beat_interval_ = std::min(config_.interval, std::chrono::milliseconds(*lease / 3'000'000));
   if (contested()) {

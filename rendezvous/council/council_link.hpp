@@ -42,8 +42,8 @@ class CouncilLink : public LeaderLink {
   awaitable<void> seek();
   awaitable<Connection> open(int endpoint, async::Deadline limit);
   awaitable<CouncilStatus> first_status(store::StoreConnection& connection, async::Deadline limit);
-  awaitable<void> follow(int endpoint, Connection connection, bool leads);
-  awaitable<void> listen(store::StoreConnection& connection, int endpoint, bool leads);
+  awaitable<void> follow(int endpoint, Connection connection);
+  awaitable<void> listen(store::StoreConnection& connection, int endpoint);
   awaitable<void> speak(store::StoreConnection& connection);
   void take_ack(std::string_view payload, int endpoint);
   void lose_leader();
@@ -55,7 +55,8 @@ class CouncilLink : public LeaderLink {
   async::Event& changed_;
   async::Event to_say_;
   async::Event said_;
-  int leader_ = 0;  // the endpoint that led last
+  int leader_ = 0;    // the endpoint that led last
+  bool led_ = false;  // since this agent began
   int sent_version_ = 0;
   std::int64_t echo_ = 0;  // the leader's clock, to be sent back
   std::chrono::milliseconds beat_interval_{};
