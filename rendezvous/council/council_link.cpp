@@ -7,7 +7,6 @@
 
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/store/address_text.hpp"
-#include "rendezvous/store/host_lookup.hpp"
 
 namespace cpprun::rendezvous {
 namespace {
@@ -105,8 +104,8 @@ awaitable<CouncilLink::Connection> CouncilLink::open(int endpoint, Deadline limi
   store::StoreEndpoint where = config_.endpoints[static_cast<std::size_t>(endpoint)];
   const std::string name = to_string(where);
   if (endpoint == config_.own_endpoint) where.host = "127.0.0.1";
-  const store::HostAddresses host = co_await store::look_up(where.host, where.port, limit);
-  std::string reason = host.error;
+  const store::HostAddresses host = co_await lookups_.look_up(where.host, where.port, limit);
+  std::string reason = "cannot look up " + where.host + ": " + host.error;
   store::StoreFailure failure = store::StoreFailure::Unreachable;
   for (const tcp::endpoint& address : host.endpoints) {
     try {

@@ -10,6 +10,7 @@
 #include "rendezvous/council/frames.hpp"
 #include "rendezvous/leader_link.hpp"
 #include "rendezvous/membership.hpp"
+#include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/store/store_client.hpp"
 #include "rendezvous/store/store_connection.hpp"
 
@@ -53,6 +54,7 @@ class CouncilLink : public LeaderLink {
   CouncilLinkConfig config_;
   Membership& membership_;
   async::Event& changed_;
+  store::HostLookups lookups_;
   async::Event to_say_;
   async::Event said_;
   int leader_ = 0;    // the endpoint that led last
