@@ -3,16 +3,18 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <system_error>
-#include <thread>
 
 #include "launcher/vital_task.hpp"
 #include "rendezvous/council/council_link.hpp"
 #include "rendezvous/dynamic_rendezvous.hpp"
 #include "rendezvous/solo_rendezvous.hpp"
+#include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/this_host.hpp"
 
 namespace cpprun::launcher {
@@ -22,6 +24,8 @@ constexpr char kLoopback[] = "127.0.0.1";
 // How long a port may be taken by somebody's passing connection, which nobody listens at.
 constexpr std::chrono::seconds kPortPatience(2);
 constexpr std::chrono::milliseconds kPortPause(20);
+// How often one that waits for a name says so.
+constexpr std::chrono::seconds kSayEvery(10);
 
 bool is_static(const LaunchConfig& config) {
   return config.rdzv_backend == "static";
@@ -45,6 +49,10 @@ rendezvous::CoordinatorRules rules(const LaunchConfig& config) {
   return rules;
 }
 
+std::string seconds_text(async::Clock::duration span) {
+  return std::to_string(std::chrono::ceil<std::chrono::seconds>(span).count()) + " s";
+}
+
 bool somebody_listens(asio::io_context& io, std::uint16_t port) {
   asio::ip::tcp::socket probe(io);
   boost::system::error_code error;
@@ -54,51 +62,84 @@ bool somebody_listens(asio::io_context& io, std::uint16_t port) {
 
 }  // namespace
 
-JobStores::JobStores(asio::io_context& io, const LaunchConfig& config) : io_(io), config_(config) {
-  if (!config.meets_peers()) {
+JobStores::JobStores(asio::io_context& io, const LaunchConfig& config) : io_(io), config_(config) {}
+
+awaitable<void> JobStores::open() {
+  if (!config_.meets_peers()) {
     std::optional<asio::ip::address> address;  // every interface, unless nobody outside may come
-    if (config.standalone) address = asio::ip::address_v4::loopback();
+    if (config_.standalone) address = asio::ip::address_v4::loopback();
     workers_ = std::make_unique<store::StoreServer>(
-        store::bind_acceptor(io, address, config.master_port.value_or(0)));
-    return;
+        store::bind_acceptor(io_, address, config_.master_port.value_or(0)));
+    co_return;
   }
-  for (std::size_t i = 0; i < config.endpoints.size() && !agents_; ++i) {
-    if (may_serve(i) && bind_endpoint(i)) own_endpoint_ = static_cast<int>(i);
+  const std::size_t count = config_.endpoints.size();
+  const std::chrono::milliseconds limit =
+      std::min(config_.rdzv_limits.connect_timeout, config_.rdzv_limits.join_timeout);
+  std::size_t unknown = 0;
+  for (std::size_t i = 0; i < count && !agents_; ++i) {
+    const std::optional<bool> own = co_await may_serve(i, async::Deadline::after(limit / count));
+    unknown += own ? 0 : 1;
+    if (!own.value_or(false)) continue;
+    const bool bound = co_await bind_endpoint(i);
+    if (bound) own_endpoint_ = static_cast<int>(i);
+  }
+  if (unknown == count) {
+    throw rendezvous::RendezvousError(rendezvous::RendezvousError::Kind::Timeout,
+                                      "timed out: no name server answered for " +
+                                          config_.endpoints.front().host + " within " + seconds_text(limit) +
+                                          "; see /etc/resolv.conf, or give --rdzv-endpoint an address");
   }
   if (!agents_) {
     spdlog::debug("the rendezvous is served by other agents");
-    return;
+    co_return;
   }
-  rendezvous::CouncilConfig council{config.run_id, endpoints(config), rules(config)};
+  rendezvous::CouncilConfig council{config_.run_id, endpoints(config_), rules(config_)};
   council.rules.own_endpoint = own_endpoint_;
-  council_ = std::make_unique<rendezvous::Council>(io.get_executor(), std::move(council), *agents_);
+  council_ = std::make_unique<rendezvous::Council>(io_.get_executor(), std::move(council), *agents_);
 }
 
-// Whether other agents look for this one at the endpoint.
-bool JobStores::may_serve(std::size_t endpoint) const {
-  if (is_static(config_)) return config_.node_rank == 0;
+// Whether other agents look for this one at the endpoint; nothing if that could not be found out in time.
+awaitable<std::optional<bool>> JobStores::may_serve(std::size_t endpoint, async::Deadline limit) {
+  if (is_static(config_)) co_return config_.node_rank == 0;
   if (config_.rdzv_limits.is_host && (endpoint == 0 || !*config_.rdzv_limits.is_host)) {
-    return *config_.rdzv_limits.is_host;
+    co_return *config_.rdzv_limits.is_host;
   }
-  return rendezvous::is_this_host(config_.endpoints[endpoint].host);
+  const std::string& name = config_.endpoints[endpoint].host;
+  const std::optional<bool> known = rendezvous::is_this_host(name);
+  if (known) co_return known;
+  store::HostLookups lookups;
+  for (;;) {
+    const async::Deadline say = async::Deadline::earlier(limit, async::Deadline::after(kSayEvery));
+    const store::HostAddresses host = co_await lookups.look_up(name, 0, say);
+    if (host.answered) {
+      co_return std::any_of(
+          host.endpoints.begin(), host.endpoints.end(),
+          [](const asio::ip::tcp::endpoint& at) { return rendezvous::is_own_address(at.address()); });
+    }
+    if (limit.passed()) co_return std::nullopt;
+    spdlog::info("rendezvous: waiting for a name server's answer for {}, up to {} more", name,
+                 seconds_text(limit.remaining()));
+  }
 }
 
 // False where another agent of this machine serves the endpoint already.
-bool JobStores::bind_endpoint(std::size_t endpoint) {
+awaitable<bool> JobStores::bind_endpoint(std::size_t endpoint) {
   const std::uint16_t port = *config_.endpoints[endpoint].port;
   const bool inferred = !is_static(config_) && !config_.rdzv_limits.is_host;
   const async::Deadline limit = async::Deadline::after(kPortPatience);
+  asio::steady_timer timer(io_);
   for (;;) {
     try {
       agents_ =
           std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, port), config_.run_id);
-      return true;
+      co_return true;
     } catch (const std::system_error& error) {
       if (!inferred || error.code() != std::errc::address_in_use) throw;
-      if (somebody_listens(io_, port)) return false;
+      if (somebody_listens(io_, port)) co_return false;
       if (limit.passed()) throw;
     }
-    std::this_thread::sleep_for(kPortPause);  // nothing runs on this thread yet
+    timer.expires_after(kPortPause);
+    co_await timer.async_wait(asio::use_awaitable);
   }
 }
 
@@ -130,6 +171,7 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
   config.limits = config_.rdzv_limits;
   config.open_store = open_store;
   config.replaceable_leader = config_.endpoints.size() > 1;
+  config.may_rejoin = config_.min_nodes < config_.max_nodes || config_.max_restarts > 0;
   config.council = council_.get();
   rendezvous::CouncilLinkConfig link;
   link.run_id = config_.run_id;

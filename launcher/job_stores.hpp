@@ -17,22 +17,26 @@ namespace cpprun::launcher {
 
 class JobStores {
  public:
-  // Binds what this node is to serve from the start. `config` outlives this. Throws std::system_error that
-  // names a port in use.
+  // `config` outlives this.
   JobStores(asio::io_context& io, const LaunchConfig& config);
 
-  // Serves until cancelled; further servers are started in `tasks`.
+  // Binds what this node is to serve from the start, which it may have to look up the endpoints' names for.
+  // Cancel-safe. Throws std::system_error that names a port in use, and RendezvousError where no name was
+  // answered for within the limit of connecting.
+  awaitable<void> open();
+
+  // After open(): serves until cancelled; further servers are started in `tasks`.
   void serve(async::TaskGroup& tasks);
 
-  // The rendezvous that fits the configuration.
+  // After open(): the rendezvous that fits the configuration.
   std::unique_ptr<rendezvous::RendezvousHandler> make_handler();
 
   // Where this process serves the agents: the address of this machine by which other machines' agents came.
   std::optional<asio::ip::address> reached_at() const;
 
  private:
-  bool may_serve(std::size_t endpoint) const;
-  bool bind_endpoint(std::size_t endpoint);
+  awaitable<std::optional<bool>> may_serve(std::size_t endpoint, async::Deadline limit);
+  awaitable<bool> bind_endpoint(std::size_t endpoint);
   rendezvous::StoreEndpoint open_worker_store(const std::string& own_address);
 
   asio::io_context& io_;

@@ -39,6 +39,7 @@ Coordinator::Coordinator(CoordinatorRules rules, TimePoint now)
 
 void Coordinator::hear(const Report& report, TimePoint now) {
   if (report.state == AgentState::Gone) {
+    if (!claims_.empty()) advance(now);  // its last words may have come at the same time
     peers_.erase(report.id);
     return;
   }

@@ -16,6 +16,8 @@ using Kind = RendezvousError::Kind;
 
 // How often one that waits says for what.
 constexpr std::chrono::seconds kSayEvery(10);
+// For a lost leader to come back, at most.
+constexpr std::chrono::seconds kComebackLimit(60);
 // For the last words of an agent that ends.
 constexpr std::chrono::milliseconds kFarewellLimit(2000);
 
@@ -53,13 +55,20 @@ void DynamicRendezvous::report_changed() {
 
 awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
   Deadline join = Deadline::after(config_.limits.join_timeout);
-  const Deadline connect = Deadline::earlier(join, Deadline::after(config_.limits.connect_timeout));
+  Deadline connect = Deadline::earlier(join, Deadline::after(config_.limits.connect_timeout));
   if (tasks_.empty()) tasks_.start(link_->run());
   membership_.want_place();
   report_changed();
+  const std::chrono::milliseconds comeback =
+      std::min<std::chrono::milliseconds>(config_.limits.connect_timeout, kComebackLimit);
   Clock::time_point say = Clock::now() + kSayEvery;
+  bool was_parked = false;
+  if (was_led_) connect = Deadline::earlier(join, Deadline::after(comeback));
   for (;;) {
-    was_led_ = was_led_ || membership_.knows_leader();
+    if (membership_.knows_leader()) {
+      was_led_ = true;
+      connect = Deadline::earlier(join, Deadline::after(comeback));
+    }
     if (membership_.all_finished()) co_return std::nullopt;
     if (const std::optional<Ticket> ticket = membership_.offered()) {
       std::optional<StoreEndpoint> store;
@@ -68,13 +77,17 @@ awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
       report_changed();
     }
     if (membership_.placed(Clock::now())) co_return begin_round();
-    if (membership_.order().kind == Order::Kind::Park) join = Deadline::after(config_.limits.join_timeout);
+    const bool parked = membership_.order().kind == Order::Kind::Park;
+    if (parked) join = Deadline::after(config_.limits.join_timeout);
+    if (parked && !was_parked) say = Clock::now();
+    was_parked = parked;
     fail_if_hopeless(connect, join);
     if (Clock::now() >= say) {
       say_what_is_waited_for(connect, join);
       say = Clock::now() + kSayEvery;
     }
-    const Clock::time_point limit = was_led_ ? join.time() : connect.time();
+    const bool needs_leader = !membership_.knows_leader() && !(was_led_ && config_.replaceable_leader);
+    const Clock::time_point limit = needs_leader ? connect.time() : join.time();
     co_await changed_.wait_until(std::min(say, limit));
     const bool cancelled = co_await is_cancelled();
     if (cancelled) throw boost::system::system_error(asio::error::operation_aborted);
@@ -91,7 +104,8 @@ void DynamicRendezvous::fail_if_hopeless(Deadline connect, Deadline join) const 
     throw RendezvousError(Kind::Closed, "the run has ended: " + order.end.sentence);
   }
   if (!link_->refusal().empty()) throw RendezvousError(Kind::Connection, link_->refusal());
-  if (was_led_ && !membership_.knows_leader() && !config_.replaceable_leader) {
+  const bool lost = was_led_ && !membership_.knows_leader() && !config_.replaceable_leader;
+  if (lost && (!config_.may_rejoin || connect.passed())) {
     throw RendezvousError(Kind::Connection, "the agent that led the run was lost: " + link_->problem());
   }
   if (!was_led_ && connect.passed()) {
@@ -113,11 +127,13 @@ void DynamicRendezvous::say_what_is_waited_for(Deadline connect, Deadline join) 
     spdlog::info("rendezvous: the round has all its nodes; waiting as a spare");
   } else if (membership_.knows_leader()) {
     spdlog::info("rendezvous, round {}: {}; waiting up to {} more", membership_.report().run.round + 1,
-                 order.text, seconds_text(join.remaining()));
+                 order.kind == Order::Kind::Offer ? "waiting for all nodes to take their places" : order.text,
+                 seconds_text(join.remaining()));
   } else {
-    spdlog::info("rendezvous: waiting for an agent that leads the run, up to {} more: {}",
-                 seconds_text(was_led_ ? join.remaining() : connect.remaining()),
-                 link_->problem().empty() ? order.text : link_->problem());
+    spdlog::info(
+        "rendezvous: waiting for an agent that leads the run, up to {} more: {}",
+        seconds_text(was_led_ && config_.replaceable_leader ? join.remaining() : connect.remaining()),
+        link_->problem().empty() ? order.text : link_->problem());
   }
 }
 

@@ -21,6 +21,7 @@ struct DynamicRendezvousConfig {
   RendezvousLimits limits;
   OpenWorkerStore open_store;
   bool replaceable_leader = false;  // another agent can take over from the one that leads
+  bool may_rejoin = false;          // the run may have a place for a node that was cut off from its leader
   Council* council = nullptr;       // of this process, where it serves an endpoint
 };
 

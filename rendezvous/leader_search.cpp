@@ -15,7 +15,9 @@ void LeaderSearch::begin_turn(const Membership& membership) {
   const bool loyal = membership.knows_leader();
   const bool member = membership.report().run.serial != 0 || membership.report().offered.serial != 0;
   first_ = loyal ? leader_ : member ? (leader_ + 1) % endpoints_ : 0;
-  all_ = loyal ? 1 : endpoints_;
+  const bool just_lost = followed_ && !loyal && member && endpoints_ > 1;
+  followed_ = loyal;
+  all_ = loyal ? 1 : just_lost ? endpoints_ - 1 : endpoints_;
   left_ = all_;
   may_be_counted_ = member && !loyal;
   standby_.reset();

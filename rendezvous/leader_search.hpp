@@ -19,6 +19,7 @@ class LeaderSearch {
 
   // A turn around the endpoints: only to the leader while the agent still follows it. A member of a round
   // that has lost its leader begins behind that one's endpoint, so that all look in the same place first.
+  // That one's own endpoint is left out in the first turn: it was tried until now.
   void begin_turn(const Membership& membership);
   // Nothing: the turn is over.
   std::optional<Step> next_step();
@@ -27,11 +28,15 @@ class LeaderSearch {
   // meet.
   void answered(int endpoint);
   // The agent is led from there.
-  void led_from(int endpoint) { leader_ = endpoint; }
+  void led_from(int endpoint) {
+    leader_ = endpoint;
+    followed_ = true;
+  }
 
  private:
   int endpoints_;
   int leader_ = 0;
+  bool followed_ = false;  // at the beginning of the last turn, or since
   int first_ = 0;
   int left_ = 0;  // endpoints of this turn
   int all_ = 0;

@@ -13,7 +13,6 @@
 
 #include "rendezvous/council/council_status.hpp"
 #include "rendezvous/store/address_text.hpp"
-#include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/store/store_connection.hpp"
 
 namespace cpprun::rendezvous {
@@ -282,7 +281,7 @@ awaitable<void> Council::clear_endpoint(int endpoint) {
 awaitable<bool> Council::nobody_leads_at(int endpoint) {
   const Deadline limit = Deadline::after(kLookLimit);
   const store::StoreEndpoint& where = config_.endpoints[static_cast<std::size_t>(endpoint)];
-  const store::HostAddresses host = co_await store::look_up(where.host, where.port, limit);
+  const store::HostAddresses host = co_await lookups_.look_up(where.host, where.port, limit);
   bool refused = !host.endpoints.empty();
   for (const tcp::endpoint& address : host.endpoints) {
     try {

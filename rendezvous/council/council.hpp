@@ -15,6 +15,7 @@
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/coordinator.hpp"
 #include "rendezvous/council/frames.hpp"
+#include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/store/store_client.hpp"
 #include "rendezvous/store/store_server.hpp"
 
@@ -65,6 +66,7 @@ class Council {
   CouncilConfig config_;
   store::StoreServer& server_;
   Coordinator coordinator_;
+  store::HostLookups lookups_;
   std::deque<std::unique_ptr<Session>> sessions_;
   std::map<std::string, Session*> by_id_;
   std::vector<char> input_;

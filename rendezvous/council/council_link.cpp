@@ -7,7 +7,6 @@
 
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/store/address_text.hpp"
-#include "rendezvous/store/host_lookup.hpp"
 
 namespace cpprun::rendezvous {
 namespace {
@@ -56,23 +55,33 @@ awaitable<void> CouncilLink::flush(Deadline limit) {
 awaitable<void> CouncilLink::seek() {
   // A leader that is only out of touch for a moment is still followed: others count on that.
   if (membership_.knows_leader() && Clock::now() >= membership_.loyal_until()) lose_leader();
+  const bool loyal = membership_.knows_leader();
   search_.begin_turn(membership_);
   while (const std::optional<LeaderSearch::Step> step = search_.next_step()) {
+    const std::string name = to_string(config_.endpoints[static_cast<std::size_t>(step->endpoint)]);
     try {
-      const Deadline limit = Deadline::after(kTryLimit);
+      const Deadline whole = Deadline::after(kTryLimit);
+      const Deadline limit =
+          loyal ? Deadline::earlier(whole, Deadline::at(membership_.loyal_until())) : whole;
       Connection connection = co_await open(step->endpoint, limit);
       const CouncilStatus status = co_await first_status(*connection, limit);
       if (status == CouncilStatus::Leads || step->to_be_counted) {
+        // When its orders hold no more.
+        problem_ =
+            status == CouncilStatus::Leads ? "the agent at " + name + " does not answer" : std::string();
         co_await follow(step->endpoint, std::move(connection));
         co_return;
       }
       search_.answered(step->endpoint);
-      problem_ = "no agent leads the run at " +
-                 to_string(config_.endpoints[static_cast<std::size_t>(step->endpoint)]);
+      problem_ = "no agent leads the run at " + name;
     } catch (const store::StoreError& error) {
       problem_ = error.what();
       // Where others may still come to serve it, the wrong one at an endpoint is only a problem.
-      if (error.failure() == store::StoreFailure::Refused && !contested()) refusal_ = problem_;
+      if (contested() || loyal) continue;
+      if (error.failure() == store::StoreFailure::Refused) refusal_ = problem_;
+      if (error.failure() == store::StoreFailure::NobodyListens && led_) {
+        refusal_ = "the agent that led the run was lost: " + problem_;
+      }
     }
   }
 }
@@ -81,8 +90,8 @@ awaitable<CouncilLink::Connection> CouncilLink::open(int endpoint, Deadline limi
   store::StoreEndpoint where = config_.endpoints[static_cast<std::size_t>(endpoint)];
   const std::string name = to_string(where);
   if (endpoint == config_.own_endpoint) where.host = "127.0.0.1";
-  const store::HostAddresses host = co_await store::look_up(where.host, where.port, limit);
-  std::string reason = host.error;
+  const store::HostAddresses host = co_await lookups_.look_up(where.host, where.port, limit);
+  std::string reason = "cannot look up " + where.host + ": " + host.error;
   store::StoreFailure failure = store::StoreFailure::Unreachable;
   for (const tcp::endpoint& address : host.endpoints) {
     try {
@@ -111,7 +120,6 @@ awaitable<void> CouncilLink::follow(int endpoint, Connection connection) {
   connected_ = true;
   sent_version_ = 0;
   echo_ = 0;
-  problem_.clear();
   async::TaskGroup tasks(executor_);
   tasks.start(listen(*connection, endpoint));
   tasks.start(speak(*connection));
@@ -137,8 +145,11 @@ awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endp
     if (kind == FrameKind::Ack) {
       const bool led = take_ack(payload, endpoint);
       if (led) to_be_led = Deadline::after(config_.death_limit);
+      // One that leads no more still answers, for those who wait there to be counted, and gives no lease.
       if (to_be_led.passed()) {
-        throw store::StoreError(store::StoreFailure::Lost, membership_.order().text);
+        const std::string why = membership_.order().text;
+        lose_leader();
+        throw store::StoreError(store::StoreFailure::Lost, why);
       }
     } else if (kind == FrameKind::Order) {
       std::optional<Order> order = order_from_json(payload);
@@ -164,6 +175,7 @@ bool CouncilLink::take_ack(std::string_view payload, int endpoint) {
                     std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(*lease)),
                     Clock::now());
   search_.led_from(endpoint);
+  led_ = true;
   beat_interval_ = next_beat_interval(config_.interval, std::chrono::nanoseconds(*lease));
   if (contested()) {
     echo_ = *number_in(payload, 1);

@@ -11,6 +11,7 @@
 #include "rendezvous/leader_link.hpp"
 #include "rendezvous/leader_search.hpp"
 #include "rendezvous/membership.hpp"
+#include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/store/store_client.hpp"
 #include "rendezvous/store/store_connection.hpp"
 
@@ -54,9 +55,11 @@ class CouncilLink : public LeaderLink {
   CouncilLinkConfig config_;
   Membership& membership_;
   async::Event& changed_;
+  store::HostLookups lookups_;
   async::Event to_say_;
   async::Event said_;
   LeaderSearch search_;
+  bool led_ = false;  // since this agent began
   int sent_version_ = 0;
   std::int64_t echo_ = 0;  // the leader's clock, to be sent back
   std::chrono::milliseconds beat_interval_{};
