@@ -30,6 +30,12 @@ constexpr std::chrono::seconds kReportLimit(10);
 constexpr std::size_t kMaxUnsent = 8U << 20;
 // For the agents to take the last word.
 constexpr std::chrono::milliseconds kFarewellLimit(5000);
+// Between two decisions: so many times what one takes, and the least that is worth a timer.
+constexpr int kPausePerDecision = 4;
+constexpr std::chrono::microseconds kShortestPause(200);
+constexpr std::chrono::milliseconds kLongestPause(20);
+// Between two looks for sessions that have ended or say nothing.
+constexpr std::chrono::milliseconds kCleanEvery(100);
 // Of one look at another endpoint, and between two.
 constexpr std::chrono::milliseconds kLookLimit(2000);
 constexpr std::chrono::milliseconds kLookPause(300);
@@ -100,13 +106,21 @@ awaitable<void> Council::take_connections() {
 }
 
 awaitable<void> Council::decide() {
+  asio::steady_timer timer(executor_);
   for (;;) {
     // What has come at the same time is decided on at once.
     co_await asio::post(executor_, asio::use_awaitable);
-    coordinator_.advance(Clock::now());
+    const Clock::time_point begin = Clock::now();
+    coordinator_.advance(begin);
+    const Clock::duration took = Clock::now() - begin;
     for (const std::string& id : coordinator_.take_changed()) send_order(id);
-    end_silent_sessions();
+    end_silent_sessions(begin);
     co_await heard_.wait_until(coordinator_.next_wake());
+    // A decision looks at all agents: where they are many, what comes in a moment shares one.
+    const Clock::duration pause = std::min<Clock::duration>(kPausePerDecision * took, kLongestPause);
+    if (pause < kShortestPause) continue;
+    timer.expires_after(pause);
+    co_await timer.async_wait(asio::use_awaitable);
   }
 }
 
@@ -248,8 +262,9 @@ void Council::end(Session& session, const char* why) {
   heard_.notify_all();
 }
 
-void Council::end_silent_sessions() {
-  const Clock::time_point now = Clock::now();
+void Council::end_silent_sessions(Clock::time_point now) {
+  if (now < clean_at_) return;
+  clean_at_ = now + kCleanEvery;
   for (const std::unique_ptr<Session>& session : sessions_) {
     const std::chrono::milliseconds limit =
         session->report ? 4 * config_.rules.death_limit : std::chrono::milliseconds(kReportLimit);

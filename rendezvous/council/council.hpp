@@ -60,7 +60,7 @@ class Council {
   void send(Session& session, std::string_view bytes);
   void send_order(const std::string& id);
   void end(Session& session, const char* why);
-  void end_silent_sessions();
+  void end_silent_sessions(async::Clock::time_point now);
 
   asio::any_io_executor executor_;
   CouncilConfig config_;
@@ -71,6 +71,7 @@ class Council {
   std::map<std::string, Session*> by_id_;
   std::vector<char> input_;
   std::optional<asio::ip::address> reached_at_;
+  async::Clock::time_point clean_at_;
   bool fault_logged_ = false;
   async::Event heard_;   // there is something to decide
   async::Event parted_;  // an agent has gone
