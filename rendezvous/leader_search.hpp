@@ -18,8 +18,9 @@ class LeaderSearch {
   explicit LeaderSearch(int endpoints) : endpoints_(endpoints) {}
 
   // A turn around the endpoints: only to the leader while the agent still follows it. A member of a round
-  // that has lost its leader begins behind that one's endpoint, so that all look in the same place first.
-  void begin_turn(const Membership& membership);
+  // that has lost its leader begins behind that one's endpoint. It is counted for nobody else while it may be
+  // that the former leader still counts on it, for the leases that this one has given to others.
+  void begin_turn(const Membership& membership, Membership::TimePoint now);
   // Nothing: the turn is over.
   std::optional<Step> next_step();
   // The endpoint of the last step answers, and nobody leads there. Who has lost the leader is counted at the
