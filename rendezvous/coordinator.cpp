@@ -138,14 +138,28 @@ bool Coordinator::step(TimePoint now) {
 
 // ---- the lead
 
-std::set<Coordinator::Reference> Coordinator::references() const {
+// Of all that are here.
+std::int64_t Coordinator::last_run() const {
   std::int64_t ran = 0;
   for (const auto& [id, peer] : peers_) ran = std::max(ran, peer.report.run.serial);
+  return ran;
+}
+
+// A leader makes another offer in one term when the one before can run no more.
+bool Coordinator::superseded(std::int64_t offered) const {
+  return std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    const std::int64_t other = entry.second.report.offered.serial;
+    return other > offered && other >> kOfferBits == offered >> kOfferBits;
+  });
+}
+
+std::set<Coordinator::Reference> Coordinator::references() const {
+  const std::int64_t ran = last_run();
   std::set<Reference> found;
   for (const auto& [id, peer] : peers_) {
     const Report& report = peer.report;
     if (report.run.serial != 0 && report.run.serial == ran) found.insert({ran, report.run.nodes});
-    if (report.offered.serial <= ran) continue;
+    if (report.offered.serial <= ran || superseded(report.offered.serial)) continue;
     found.insert({report.offered.serial, report.offered.nodes});
     if (report.offered.after_serial >= ran && report.offered.after_serial != 0) {
       found.insert({report.offered.after_serial, report.offered.after_nodes});
@@ -198,6 +212,7 @@ bool Coordinator::try_to_lead(TimePoint now) {
 // What the agents know of earlier rounds goes on from there.
 void Coordinator::lead(TimePoint not_before) {
   stage_ = Stage::Gathering;
+  new_term_ = true;
   followed_ = advanced_;
   not_before_ = std::max(not_before_, not_before);
   for (const auto& [id, peer] : peers_) {
@@ -211,6 +226,9 @@ void Coordinator::lead(TimePoint not_before) {
 }
 
 void Coordinator::depose(const std::string& why) {
+  if (contested() && (stage_ == Stage::Running || stage_ == Stage::Ending)) {  // leases are out
+    not_before_ = std::max(not_before_, lease(TimePoint::max()) + rules_.stop_margin);
+  }
   stage_ = Stage::Standby;
   run_.reset();
   offer_.reset();
@@ -296,16 +314,26 @@ int Coordinator::lost_nodes() const {
 
 std::vector<Candidate> Coordinator::waiting() const {
   std::vector<Candidate> candidates;
+  const std::int64_t last = run_ ? run_->ticket.serial : last_run();
   for (const auto& [id, peer] : peers_) {
     if (peer.dead || !peer.refusal.empty() || peer.report.state != AgentState::Waiting) continue;
     Candidate candidate{peer.arrival, peer.report.node, std::nullopt};
     const Ticket& run = peer.report.run;
-    const bool survivor = run_ ? run.serial == run_->ticket.serial : run.serial != 0 && run.round == round_;
-    if (survivor) candidate.previous_rank = run.rank;
+    if (run.serial != 0 && run.serial == last) candidate.previous_rank = run.rank;
     candidates.push_back(std::move(candidate));
   }
   std::sort(candidates.begin(), candidates.end(),
             [](const Candidate& a, const Candidate& b) { return a.arrival < b.arrival; });
+  // Without more than half of those that have had a place there can be no round.
+  std::set<int> had_a_place;
+  for (const auto& [serial, holders] : holders_) {
+    for (const auto& [rank, id] : holders) {
+      if (const Peer* peer = alive(id)) had_a_place.insert(peer->arrival);
+    }
+  }
+  std::stable_partition(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+    return had_a_place.count(candidate.arrival) != 0;
+  });
   return candidates;
 }
 
@@ -410,7 +438,7 @@ void Coordinator::make_offer(const Seating& seating, TimePoint now) {
     by_arrival[peer.arrival] = &peer;
     highest = std::max({highest, peer.report.run.serial, peer.report.offered.serial});
   }
-  if (highest == serial_ && serial_ != 0) {
+  if (highest == serial_ && !std::exchange(new_term_, false)) {
     ++serial_;
   } else {
     const std::int64_t term = (highest >> (kOfferBits + kEndpointBits)) + 1;

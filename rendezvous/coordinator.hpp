@@ -128,6 +128,8 @@ class Coordinator {
   int lost_nodes() const;
   std::vector<Candidate> waiting() const;
   std::set<Reference> references() const;
+  bool superseded(std::int64_t offered) const;
+  std::int64_t last_run() const;
   bool more_than_half(const Reference& reference, const std::set<std::string>* of) const;
   bool may_follow_last_round(const Seating& seating) const;
   std::string name(int rank) const;
@@ -144,6 +146,7 @@ class Coordinator {
   bool abandoned_ = false;
 
   std::int64_t serial_ = 0;  // of the last offer
+  bool new_term_ = true;     // no offer since this took the lead
   int round_ = -1;           // number of the last round
   int restarts_ = 0;
   std::set<Reference> known_;                                   // rounds that the next one must follow

@@ -11,7 +11,7 @@ constexpr milliseconds kLeastBeatInterval(100);
 
 }  // namespace
 
-void LeaderSearch::begin_turn(const Membership& membership) {
+void LeaderSearch::begin_turn(const Membership& membership, Membership::TimePoint now) {
   const bool loyal = membership.knows_leader();
   const bool member = membership.report().run.serial != 0 || membership.report().offered.serial != 0;
   first_ = loyal ? leader_ : member ? (leader_ + 1) % endpoints_ : 0;
@@ -19,7 +19,7 @@ void LeaderSearch::begin_turn(const Membership& membership) {
   followed_ = loyal;
   all_ = loyal ? 1 : just_lost ? endpoints_ - 1 : endpoints_;
   left_ = all_;
-  may_be_counted_ = member && !loyal;
+  may_be_counted_ = member && !loyal && now >= membership.loyal_until();
   standby_.reset();
 }
 

@@ -18,9 +18,10 @@ class LeaderSearch {
   explicit LeaderSearch(int endpoints) : endpoints_(endpoints) {}
 
   // A turn around the endpoints: only to the leader while the agent still follows it. A member of a round
-  // that has lost its leader begins behind that one's endpoint, so that all look in the same place first.
-  // That one's own endpoint is left out in the first turn: it was tried until now.
-  void begin_turn(const Membership& membership);
+  // that has lost its leader begins behind that one's endpoint, which
+  // is left out in the first turn: it was tried until now. The member is counted for nobody else while it may be
+  // that the former leader still counts on it, for the leases that this one has given to others.
+  void begin_turn(const Membership& membership, Membership::TimePoint now);
   // Nothing: the turn is over.
   std::optional<Step> next_step();
   // The endpoint of the last step answers, and nobody leads there. Who has lost the leader is counted at the

@@ -56,7 +56,7 @@ awaitable<void> CouncilLink::seek() {
   // A leader that is only out of touch for a moment is still followed: others count on that.
   if (membership_.knows_leader() && Clock::now() >= membership_.loyal_until()) lose_leader();
   const bool loyal = membership_.knows_leader();
-  search_.begin_turn(membership_);
+  search_.begin_turn(membership_, Clock::now());
   while (const std::optional<LeaderSearch::Step> step = search_.next_step()) {
     const std::string name = to_string(config_.endpoints[static_cast<std::size_t>(step->endpoint)]);
     try {

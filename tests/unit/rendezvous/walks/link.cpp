@@ -46,7 +46,7 @@ void Link::alarmed() {
 
 void Link::seek() {
   if (membership_.knows_leader() && now() >= membership_.loyal_until()) lose_leader();
-  search_.begin_turn(membership_);
+  search_.begin_turn(membership_, now());
   next_step();
 }
 

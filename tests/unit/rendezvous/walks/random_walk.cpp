@@ -54,7 +54,7 @@ class World : public Witness {
   bool run_until(TimePoint limit);
 
   void started(const Agent& agent, const WorkerSpan& span) override;
-  void forget_an_ended_run();
+  void forget_an_ended_run(bool fresh);
   void finished(const Agent& agent) override;
   void told_that_all_finished(const Agent& agent) override;
   void ended(const Agent& agent, const std::string& why) override;
@@ -270,7 +270,11 @@ void World::started(const Agent& agent, const WorkerSpan& span) {
       fault("a global rank lives twice, at " + id + " and at " + name);
     }
   }
-  forget_an_ended_run();
+  const std::vector<Agent*> all = living();
+  const bool first = std::none_of(all.begin(), all.end(), [&](const Agent* other) {
+    return other != &agent && other->has_workers();
+  });
+  forget_an_ended_run(run.round == 0 && first);
   members_.insert(&agent);
   if (!rounds_.empty() && rounds_.rbegin()->first > run.serial) fault("a round starts after a later one");
   if (serials_.try_emplace(run.round, run.serial).first->second != run.serial) {
@@ -300,11 +304,12 @@ void World::started(const Agent& agent, const WorkerSpan& span) {
 }
 
 // Where nobody is left who knows of the rounds before, the run's name is that of a new run.
-void World::forget_an_ended_run() {
+void World::forget_an_ended_run(bool fresh) {
   const bool known = std::any_of(members_.begin(), members_.end(), [](const Agent* member) {
     return member->alive() && member->phase() != Agent::Phase::Closing;
   });
-  if (known) return;
+  // So it is where a new leader knows nothing of them: an assumption that RENDEZVOUS.md names.
+  if (known && !fresh) return;
   rounds_.clear();
   serials_.clear();
   members_.clear();
