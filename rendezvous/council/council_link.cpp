@@ -53,9 +53,9 @@ awaitable<void> CouncilLink::flush(Deadline limit) {
 // One turn around the endpoints; ends when the connection that it led to is lost.
 awaitable<void> CouncilLink::seek() {
   // A leader that is only out of touch for a moment is still followed: others count on that.
-  const bool just_lost = membership_.knows_leader() && Clock::now() >= membership_.loyal_until();
-  if (just_lost) lose_leader();
+  if (membership_.knows_leader() && Clock::now() >= membership_.loyal_until()) lose_leader();
   const bool loyal = membership_.knows_leader();
+  const bool just_lost = !loyal && std::exchange(led_lately_, false);
   const int endpoints = static_cast<int>(config_.endpoints.size());
   const bool member = membership_.report().run.serial != 0 || membership_.report().offered.serial != 0;
   const int first = loyal ? leader_ : member ? (leader_ + 1) % endpoints : 0;
@@ -189,7 +189,7 @@ void CouncilLink::take_ack(std::string_view payload, int endpoint) {
                     std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(*lease)),
                     Clock::now());
   leader_ = endpoint;
-  led_ = true;
+  led_ = led_lately_ = true;
   // A leader that takes agents for dead sooner than this node's user has said is beaten for more often.
   beat_interval_ = std::min(config_.interval, std::chrono::milliseconds(*lease / 3'000'000));
   if (contested()) {

@@ -57,8 +57,9 @@ class CouncilLink : public LeaderLink {
   store::HostLookups lookups_;
   async::Event to_say_;
   async::Event said_;
-  int leader_ = 0;    // the endpoint that led last
-  bool led_ = false;  // since this agent began
+  int leader_ = 0;           // the endpoint that led last
+  bool led_ = false;         // since this agent began
+  bool led_lately_ = false;  // since it last looked for a leader
   int sent_version_ = 0;
   std::int64_t echo_ = 0;  // the leader's clock, to be sent back
   std::chrono::milliseconds beat_interval_{};
