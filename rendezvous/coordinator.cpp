@@ -261,7 +261,12 @@ Coordinator::TimePoint Coordinator::lease(TimePoint now) const {
 
 void Coordinator::bury_silent(TimePoint now) {
   for (auto& [id, peer] : peers_) {
-    if (!peer.dead && now - peer.heard >= rules_.death_limit) bury(peer, now);
+    if (peer.dead) continue;
+    if (now - peer.heard >= rules_.death_limit) {
+      bury(peer, now);
+    } else {
+      wake_at(peer.heard + rules_.death_limit);
+    }
   }
   if (stage_ != Stage::Running && stage_ != Stage::Ending) forget_dead();
 }
