@@ -9,6 +9,7 @@
 #include <system_error>
 #include <thread>
 
+#include "launcher/process/open_files.hpp"
 #include "launcher/vital_task.hpp"
 #include "rendezvous/council/council_link.hpp"
 #include "rendezvous/dynamic_rendezvous.hpp"
@@ -69,6 +70,7 @@ JobStores::JobStores(asio::io_context& io, const LaunchConfig& config) : io_(io)
     spdlog::debug("the rendezvous is served by other agents");
     return;
   }
+  raise_open_file_limit();  // each agent of the job takes a connection
   rendezvous::CouncilConfig council{config.run_id, endpoints(config), rules(config)};
   council.rules.own_endpoint = own_endpoint_;
   council_ = std::make_unique<rendezvous::Council>(io.get_executor(), std::move(council), *agents_);
