@@ -10,6 +10,7 @@
 #include <chrono>
 #include <system_error>
 
+#include "launcher/process/open_files.hpp"
 #include "launcher/vital_task.hpp"
 #include "rendezvous/council/council_link.hpp"
 #include "rendezvous/dynamic_rendezvous.hpp"
@@ -93,6 +94,7 @@ awaitable<void> JobStores::open() {
     spdlog::debug("the rendezvous is served by other agents");
     co_return;
   }
+  raise_open_file_limit();  // each agent of the job takes a connection
   rendezvous::CouncilConfig council{config_.run_id, endpoints(config_), rules(config_)};
   council.rules.own_endpoint = own_endpoint_;
   council_ = std::make_unique<rendezvous::Council>(io_.get_executor(), std::move(council), *agents_);

@@ -19,6 +19,7 @@
 #include "launcher/job_stores.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/local_runner.hpp"
+#include "launcher/process/open_files.hpp"
 #include "launcher/process/patient_write.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/process/visible_device.hpp"
@@ -128,6 +129,9 @@ WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
   spec.prefix_template = config.prefix_template;
   spec.hostname = rendezvous::host_name();
   spec.signal_mask = signal_mask;
+  // As they are now: this process may have more for its own connections, and select(2) in a worker counts on
+  // few.
+  spec.open_files = open_file_limits();
   return spec;
 }
 

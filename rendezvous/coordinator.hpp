@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "rendezvous/join_protocol.hpp"
@@ -137,7 +138,7 @@ class Coordinator {
 
   CoordinatorRules rules_;
   Stage stage_ = Stage::Standby;
-  std::map<std::string, Peer> peers_;
+  std::unordered_map<std::string, Peer> peers_;
   std::vector<std::string> changed_;
   std::set<int> cleared_;
   int arrivals_ = 0;

@@ -1,8 +1,11 @@
 // What the workers of one node are: the same for every attempt.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +30,8 @@ struct WorkerSpec {
   RedirectPolicy redirects;
   std::string prefix_template;
   std::string hostname;
-  sigset_t signal_mask{};  // for the workers
+  sigset_t signal_mask{};            // for the workers
+  std::optional<rlimit> open_files;  // their RLIMIT_NOFILE; without: as ours
 };
 
 }  // namespace cpprun::launcher

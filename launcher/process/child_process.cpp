@@ -49,6 +49,7 @@ void drop_handlers() {
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGXFSZ, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &spec.signal_mask, nullptr);
+  if (spec.open_files) ::setrlimit(RLIMIT_NOFILE, &*spec.open_files);
   // The system call itself: the C library's wrapper wants its own type, which ends at 1024 CPUs.
   const bool bound = spec.affinity.empty() ||
                      ::syscall(SYS_sched_setaffinity, 0, spec.affinity.size() * sizeof(unsigned long),

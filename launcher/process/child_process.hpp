@@ -1,9 +1,11 @@
 // Starts one worker process.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <csignal>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,7 @@ struct ProcessSpec {
   int stderr_fd = 2;
   sigset_t signal_mask;                 // for the child
   std::vector<unsigned long> affinity;  // CPUs, as sched_setaffinity(2) takes them; empty: as inherited
+  std::optional<rlimit> open_files;     // its RLIMIT_NOFILE; without: as inherited
 };
 
 struct StartedProcess {

@@ -5,14 +5,16 @@
 
 namespace cpprun::launcher {
 
-rlimit raise_open_files() {
-  rlimit before{};
-  if (::getrlimit(RLIMIT_NOFILE, &before) != 0) {
-    throw std::system_error(errno, std::generic_category(), "getrlimit(RLIMIT_NOFILE)");
-  }
-  const rlimit raised{.rlim_cur = before.rlim_max, .rlim_max = before.rlim_max};
-  ::setrlimit(RLIMIT_NOFILE, &raised);
-  return before;
+rlimit open_file_limits() {
+  rlimit limits{};
+  if (::getrlimit(RLIMIT_NOFILE, &limits) == 0) return limits;
+  throw std::system_error(errno, std::generic_category(), "getrlimit(RLIMIT_NOFILE)");
+}
+
+void raise_open_file_limit() {
+  rlimit limits = open_file_limits();
+  limits.rlim_cur = limits.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limits);
 }
 
 }  // namespace cpprun::launcher

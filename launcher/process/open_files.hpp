@@ -5,8 +5,10 @@
 
 namespace cpprun::launcher {
 
-// Raises this process's soft limit to its hard one, and returns what held before: for processes that are
-// started later, since select(2) in them may count on few descriptors. A limit that cannot be raised stays.
-rlimit raise_open_files();
+// This process's limits. Throws std::system_error.
+rlimit open_file_limits();
+
+// Raises this process's soft limit to its hard one; where that is not allowed it stays.
+void raise_open_file_limit();
 
 }  // namespace cpprun::launcher

@@ -58,9 +58,11 @@ struct Council::Session {
   tcp::socket socket;
   std::string inbox;   // the beginning of a frame
   std::string outbox;  // what could not be sent at once
+  std::string held;    // acks that go with the first order
   std::optional<Report> report;
   Clock::time_point heard;
-  bool serving = true;  // a coroutine reads it
+  bool awaits_order = false;  // its first, which is due at the next decision
+  bool serving = true;        // a coroutine reads it
   bool sending = false;
   bool ended = false;
 };
@@ -192,6 +194,7 @@ bool Council::take_report(Session& session, std::string_view text) {
   session.report = std::move(report);
   coordinator_.hear(*session.report, session.heard);
   if (is_new) coordinator_.tell_again(session.report->id);
+  session.awaits_order = session.awaits_order || is_new;
   if (session.report->state == AgentState::Gone) {
     by_id_.erase(session.report->id);
     parted_.notify_all();
@@ -207,15 +210,20 @@ void Council::acknowledge(Session& session, std::int64_t agent_clock) {
                                   std::chrono::duration_cast<std::chrono::nanoseconds>(lease).count()};
   std::string ack;
   put_frame(ack, FrameKind::Ack, numbers, 3);
-  send(session, ack);
+  if (session.awaits_order) {
+    session.held += ack;
+  } else {
+    send(session, ack);
+  }
 }
 
 void Council::send_order(const std::string& id) {
   const auto session = by_id_.find(id);
   if (session == by_id_.end()) return;
-  std::string frame;
-  put_frame(frame, FrameKind::Order, to_json(coordinator_.order(id)));
-  send(*session->second, frame);
+  session->second->awaits_order = false;
+  std::string frames = std::exchange(session->second->held, {});
+  put_frame(frames, FrameKind::Order, to_json(coordinator_.order(id)));
+  send(*session->second, frames);
 }
 
 void Council::send(Session& session, std::string_view bytes) {

@@ -5,10 +5,10 @@
 #include <boost/asio/ip/address.hpp>
 #include <chrono>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "rendezvous/async/event.hpp"
@@ -68,7 +68,7 @@ class Council {
   Coordinator coordinator_;
   store::HostLookups lookups_;
   std::deque<std::unique_ptr<Session>> sessions_;
-  std::map<std::string, Session*> by_id_;
+  std::unordered_map<std::string, Session*> by_id_;
   std::vector<char> input_;
   std::optional<asio::ip::address> reached_at_;
   async::Clock::time_point clean_at_;

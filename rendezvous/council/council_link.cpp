@@ -18,6 +18,8 @@ using async::Deadline;
 // Of one try to reach an endpoint, and between two rounds of them.
 constexpr std::chrono::milliseconds kTryLimit(2000);
 constexpr std::chrono::milliseconds kPause(100);
+// listen() needs no timer for each frame: speak() ends both when nothing has come for too long.
+const Deadline kUntilSilent = Deadline::at(Clock::time_point::max());
 
 std::int64_t ticks(Clock::time_point when) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
@@ -120,6 +122,7 @@ awaitable<void> CouncilLink::follow(int endpoint, Connection connection) {
   connected_ = true;
   sent_version_ = 0;
   echo_ = 0;
+  heard_ = Clock::now();
   async::TaskGroup tasks(executor_);
   tasks.start(listen(*connection, endpoint));
   tasks.start(speak(*connection));
@@ -136,11 +139,11 @@ awaitable<void> CouncilLink::follow(int endpoint, Connection connection) {
 awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endpoint) {
   Deadline to_be_led = Deadline::after(config_.death_limit);
   for (;;) {
-    const Deadline silence = Deadline::after(config_.death_limit);
-    const std::string header = co_await connection.receive(kFrameHeader, silence);
+    const std::string header = co_await connection.receive(kFrameHeader, kUntilSilent);
     const std::optional<std::size_t> length = payload_length(header);
     if (!length) throw store::StoreError(store::StoreFailure::Lost, "what answers there is no cpprun agent");
-    const std::string payload = co_await connection.receive(*length, silence);
+    const std::string payload = co_await connection.receive(*length, kUntilSilent);
+    heard_ = Clock::now();
     const FrameKind kind{header.front()};
     if (kind == FrameKind::Ack) {
       const bool led = take_ack(payload, endpoint);
@@ -171,6 +174,7 @@ bool CouncilLink::take_ack(std::string_view payload, int endpoint) {
   if (!lease || *lease <= 0) return false;
   const std::chrono::nanoseconds sent(*number_in(payload, 0));
   const Clock::time_point when(std::chrono::duration_cast<Clock::duration>(sent));
+  const bool is_news = !membership_.knows_leader();
   membership_.renew(when,
                     std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(*lease)),
                     Clock::now());
@@ -181,8 +185,7 @@ bool CouncilLink::take_ack(std::string_view payload, int endpoint) {
     echo_ = *number_in(payload, 1);
     to_say_.notify_all();
   }
-  changed_.notify_all();
-  return true;
+  heard_ = Clock::now();
 }
 
 awaitable<void> CouncilLink::speak(store::StoreConnection& connection) {
@@ -192,6 +195,9 @@ awaitable<void> CouncilLink::speak(store::StoreConnection& connection) {
     std::string words;
     const Clock::time_point now = Clock::now();
     const int version = membership_.version();
+    if (now >= heard_ + config_.death_limit) {
+      throw store::StoreError(store::StoreFailure::NoAnswer, "the agent that leads the run does not answer");
+    }
     if (sent_version_ != version) put_frame(words, FrameKind::Report, to_json(membership_.report()));
     if (const std::int64_t echo = std::exchange(echo_, 0)) put_frame(words, FrameKind::Echo, &echo, 1);
     if (now >= beat + beat_interval_) {
@@ -202,7 +208,8 @@ awaitable<void> CouncilLink::speak(store::StoreConnection& connection) {
     if (!words.empty()) co_await connection.send(words, Deadline::after(config_.death_limit));
     sent_version_ = version;
     said_.notify_all();
-    if (membership_.version() == version && echo_ == 0) co_await to_say_.wait_until(beat + beat_interval_);
+    const Clock::time_point due = std::min(beat + beat_interval_, heard_ + config_.death_limit);
+    if (membership_.version() == version && echo_ == 0) co_await to_say_.wait_until(due);
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     if (state.cancelled() != asio::cancellation_type::none) co_return;
   }

@@ -61,7 +61,8 @@ class CouncilLink : public LeaderLink {
   LeaderSearch search_;
   bool led_ = false;  // since this agent began
   int sent_version_ = 0;
-  std::int64_t echo_ = 0;  // the leader's clock, to be sent back
+  async::Clock::time_point heard_;  // something from the council, the last time
+  std::int64_t echo_ = 0;           // the leader's clock, to be sent back
   std::chrono::milliseconds beat_interval_{};
   bool connected_ = false;
   std::string problem_;

@@ -161,7 +161,12 @@ bool StoreConnection::read_some() {
 
 // False at the deadline.
 awaitable<bool> StoreConnection::wait_socket(tcp::socket::wait_type what, Deadline deadline) {
-  // Without before(), which starts a coroutine for what it waits for: this is where most time goes.
+  if (deadline.time() == async::Clock::time_point::max()) {
+    const auto [failure] = co_await socket_.async_wait(what, use_error);
+    if (failure) throw boost::system::system_error(failure);  // our caller was cancelled
+    co_return true;
+  }
+  // Without before(), which starts a coroutine for what it waits for: many agents wait here often.
   asio::steady_timer timer(socket_.get_executor(), deadline.time());
   auto race = asio::experimental::make_parallel_group(socket_.async_wait(what, asio::deferred),
                                                       timer.async_wait(asio::deferred));

@@ -108,7 +108,7 @@ void end_at_error(std::exception_ptr error) {
 
 int main(int argc, char** argv) {
   if (argc != 7) return 2;
-  launcher::raise_open_files();
+  launcher::raise_open_file_limit();
   asio::io_context io{1};
   const int first = std::atoi(argv[5]);
   const int count = std::atoi(argv[6]);

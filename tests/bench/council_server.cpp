@@ -1,5 +1,5 @@
-// The leader's process of scripts/bench/rendezvous: the port of a run's agents and the council that leads them,
-// as an agent that serves the rendezvous has them.
+// The leader's process of scripts/bench/rendezvous: the port of a run's agents and the council that leads
+// them, as an agent that serves the rendezvous has them.
 //
 // Usage: council_server RUN_ID MIN_NODES MAX_NODES STOP_MARGIN_MS. Prints its port, an ephemeral one of
 // 127.0.0.1, and serves until it is killed.
@@ -29,7 +29,7 @@ void rethrow(std::exception_ptr error) {
 
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
-  launcher::raise_open_files();
+  launcher::raise_open_file_limit();
   asio::io_context io{1};
   store::StoreServer server(store::bind_acceptor(io, asio::ip::address_v4::loopback(), 0), argv[1]);
   rendezvous::CouncilConfig config;
