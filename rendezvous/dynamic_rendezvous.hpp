@@ -8,7 +8,7 @@
 
 #include "rendezvous/async/event.hpp"
 #include "rendezvous/async/task_group.hpp"
-#include "rendezvous/council/council.hpp"
+#include "rendezvous/farewell.hpp"
 #include "rendezvous/leader_link.hpp"
 #include "rendezvous/membership.hpp"
 #include "rendezvous/rendezvous_handler.hpp"
@@ -21,7 +21,10 @@ struct DynamicRendezvousConfig {
   RendezvousLimits limits;
   OpenWorkerStore open_store;
   bool replaceable_leader = false;  // another agent can take over from the one that leads
-  Council* council = nullptr;       // of this process, where it serves an endpoint
+  Farewell* farewell = nullptr;     // of this process, where it may lead
+  // In messages: what there was not at first, and what is waited for.
+  std::string nobody = "no agent served the rendezvous";
+  std::string leader = "an agent that leads the run";
 };
 
 // Makes the link to the leader, given the membership that it is to keep informed and what to notify then.
@@ -45,6 +48,7 @@ class DynamicRendezvous : public RendezvousHandler {
   void fail_if_hopeless(async::Deadline connect, async::Deadline join) const;
   void say_what_is_waited_for(async::Deadline connect, async::Deadline join) const;
   RendezvousInfo begin_round();
+  RoundEvent explained(RoundEvent event) const;
 
   asio::any_io_executor executor_;
   DynamicRendezvousConfig config_;
