@@ -10,6 +10,8 @@
 #include "launcher/launch_config.hpp"
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/council/council.hpp"
+#include "rendezvous/leader_link.hpp"
+#include "rendezvous/membership.hpp"
 #include "rendezvous/rendezvous_handler.hpp"
 #include "rendezvous/store/store_server.hpp"
 
@@ -18,8 +20,9 @@ namespace cpprun::launcher {
 class JobStores {
  public:
   // Binds what this node is to serve from the start. `config` outlives this. Throws std::system_error that
-  // names a port in use.
+  // names a port in use, and UsageError for files of TLS that are of no use.
   JobStores(asio::io_context& io, const LaunchConfig& config);
+  ~JobStores();
 
   // Serves until cancelled; further servers are started in `tasks`.
   void serve(async::TaskGroup& tasks);
@@ -31,6 +34,11 @@ class JobStores {
   std::optional<asio::ip::address> reached_at() const;
 
  private:
+  struct EtcdParts;
+
+  void meet_in_etcd();
+  std::unique_ptr<rendezvous::LeaderLink> make_link(rendezvous::Membership& membership,
+                                                    async::Event& changed);
   bool may_serve(std::size_t endpoint) const;
   bool bind_endpoint(std::size_t endpoint);
   rendezvous::StoreEndpoint open_worker_store(const std::string& own_address);
@@ -42,6 +50,7 @@ class JobStores {
   std::unique_ptr<store::StoreServer> workers_;
   int own_endpoint_ = -1;  // where agents_ serves, in the list
   std::unique_ptr<rendezvous::Council> council_;
+  std::unique_ptr<EtcdParts> etcd_;
 };
 
 }  // namespace cpprun::launcher
