@@ -192,7 +192,8 @@ void set_meeting_point(LaunchConfig& config, const RawOptions& raw,
   const bool is_static = raw.rdzv_backend == "static";
   const bool by_master = is_static && raw.rdzv_endpoint.empty();
   if (is_static && config.min_nodes != config.max_nodes) {
-    refuse("--nnodes", raw.nnodes, "a fixed number, as --rdzv-backend static needs (c10d and etcd take a range)");
+    refuse("--nnodes", raw.nnodes,
+           "a fixed number, as --rdzv-backend static needs (c10d and etcd take a range)");
   }
   if (is_static && given.size() > 1) {
     throw BadValue{"--rdzv-endpoint", "a list of endpoints is for --rdzv-backend c10d or etcd", ""};
@@ -208,10 +209,9 @@ void set_meeting_point(LaunchConfig& config, const RawOptions& raw,
   for (rendezvous::Endpoint& endpoint : config.endpoints) {
     if (!endpoint.port) endpoint.port = etcd ? kDefaultEtcdPort : kDefaultRendezvousPort;
     if (*endpoint.port != 0) continue;
-    throw BadValue{by_master ? "--master-port" : "--rdzv-endpoint",
-                   etcd ? "etcd listens at no port 0"
-                        : "port 0 is for one node: several need a port that all know",
-                   ""};
+    throw BadValue{
+        by_master ? "--master-port" : "--rdzv-endpoint",
+        etcd ? "etcd listens at no port 0" : "port 0 is for one node: several need a port that all know", ""};
   }
 }
 

@@ -91,8 +91,7 @@ struct JobStores::EtcdParts {
   EtcdParts(asio::any_io_executor executor, const LaunchConfig& config)
       : keys(rendezvous::keys_of(etcd_prefix(config), config.run_id)),
         client(etcd_endpoints(config), etcd_options(config)),
-        session(executor, client,
-                {config.rdzv_limits.death_limit(), config.rdzv_limits.keep_alive_interval}),
+        session(executor, client, {config.rdzv_limits.death_limit(), config.rdzv_limits.keep_alive_interval}),
         council(executor,
                 {rendezvous::host_name() + " (pid " + std::to_string(::getpid()) + ")", keys, rules(config)},
                 client, session) {}

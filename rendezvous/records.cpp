@@ -55,12 +55,12 @@ json object_of(const Ticket& ticket) {
 
 Ticket ticket_from(const json& object) {
   Ticket ticket{object.at("serial").get<std::int64_t>(),
-          object.at("round").get<int>(),
-          object.at("rank").get<int>(),
-          object.at("nodes").get<int>(),
-          object.at("restarts").get<int>(),
-          object.at("after_serial").get<std::int64_t>(),
-          object.at("after_nodes").get<int>()};
+                object.at("round").get<int>(),
+                object.at("rank").get<int>(),
+                object.at("nodes").get<int>(),
+                object.at("restarts").get<int>(),
+                object.at("after_serial").get<std::int64_t>(),
+                object.at("after_nodes").get<int>()};
   const bool possible = ticket.nodes >= 0 && ticket.nodes <= kMostNodes && ticket.rank >= -1 &&
                         ticket.rank < std::max(ticket.nodes, 1);
   if (!possible) throw json::other_error::create(501, "no such place", nullptr);

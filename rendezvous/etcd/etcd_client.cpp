@@ -302,8 +302,7 @@ awaitable<std::int64_t> EtcdClient::erase_prefix(std::string prefix) {
 }
 
 awaitable<bool> EtcdClient::erase_fenced(std::string key, Fence fence) {
-  const Impl::Answer answer =
-      co_await impl_->ask("/v3/kv/txn", messages::fenced_delete_request(key, fence));
+  const Impl::Answer answer = co_await impl_->ask("/v3/kv/txn", messages::fenced_delete_request(key, fence));
   co_return understood(answer.name, answer.body, messages::read_txn).succeeded;
 }
 

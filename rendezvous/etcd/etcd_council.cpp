@@ -35,7 +35,8 @@ awaitable<void> EtcdCouncil::stand() {
   for (;;) {
     while (!session_.holds(Clock::now())) co_await session_.changed().wait();
     try {
-      co_await stand_once();
+      const bool vacant = co_await stand_once();
+      if (vacant) continue;
     } catch (const EtcdError& error) {
       spdlog::debug("rendezvous: {}", error.what());
     }
@@ -44,7 +45,8 @@ awaitable<void> EtcdCouncil::stand() {
   }
 }
 
-awaitable<void> EtcdCouncil::stand_once() {
+// True if nobody leads any more.
+awaitable<bool> EtcdCouncil::stand_once() {
   const LeaseId lease = session_.lease();
   const CreateResult result = co_await client_.create(config_.keys.leader(), config_.name, lease);
   // One may also have won unawares, or lead already.
@@ -55,8 +57,10 @@ awaitable<void> EtcdCouncil::stand_once() {
     Fence fence{config_.keys.leader(), result.holder.created};
     co_await client_.erase_fenced(config_.keys.leader(), std::move(fence));
   } else {
-    co_await await_vacancy(result.revision + 1);
+    const bool vacant = co_await await_vacancy(result.revision + 1);
+    co_return vacant;
   }
+  co_return false;
 }
 
 awaitable<void> EtcdCouncil::lead(Revision created) {
@@ -67,15 +71,15 @@ awaitable<void> EtcdCouncil::lead(Revision created) {
   co_await reign_->run();
 }
 
-// Also returns when the watch has broken.
-awaitable<void> EtcdCouncil::await_vacancy(Revision from) {
+// False when the watch has broken.
+awaitable<bool> EtcdCouncil::await_vacancy(Revision from) {
   KeyRange range{config_.keys.leader(), false};
   const std::unique_ptr<EtcdWatch> watch = co_await client_.watch(std::move(range), from);
   for (;;) {
     const WatchNews news = co_await watch->next();
-    if (news.kind != WatchNews::Kind::Events) co_return;
+    if (news.kind != WatchNews::Kind::Events) co_return false;
     for (const KeyEvent& event : news.events) {
-      if (event.deleted) co_return;
+      if (event.deleted) co_return true;
     }
   }
 }

@@ -35,9 +35,9 @@ class EtcdCouncil : public Farewell {
 
  private:
   awaitable<void> stand();
-  awaitable<void> stand_once();
+  awaitable<bool> stand_once();
   awaitable<void> lead(Revision created);
-  awaitable<void> await_vacancy(Revision from);
+  awaitable<bool> await_vacancy(Revision from);
 
   asio::any_io_executor executor_;
   EtcdCouncilConfig config_;

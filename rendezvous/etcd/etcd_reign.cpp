@@ -95,7 +95,6 @@ void EtcdReign::take_over(const PrefixReading& reading) {
   }
   for (auto& [id, agent] : found) hear(id, std::move(agent));
   if (!word_) coordinator_.succeed(told, Clock::now());
-  for (const auto& [id, agent] : found) erasures_.erase(id);
 }
 
 awaitable<void> EtcdReign::watch_agents(Revision from) {
@@ -135,10 +134,14 @@ void EtcdReign::hear(const std::string& id, Agent agent) {
       latecomers_.erase(id);
     } else if (latecomers_.emplace(id, std::move(agent)).second) {
       orders_[id] = order_of_latecomer();
+      erasures_.erase(id);
     }
     return;
   }
   coordinator_.hear(agent.report, Clock::now());
+  // One that was taken for lost has lost its order too.
+  if (agents_.count(id) == 0) coordinator_.tell_again(id);
+  erasures_.erase(id);
   if (agent.report.state == AgentState::Gone) {
     agents_.erase(id);
     orders_.erase(id);
@@ -153,7 +156,6 @@ void EtcdReign::lose(const std::string& id) {
   orders_.erase(id);
   erasures_.insert(id);
   coordinator_.lose(id, Clock::now());
-  coordinator_.tell_again(id);  // should it come back
 }
 
 // For this run, which has had its last word.
@@ -258,8 +260,9 @@ awaitable<bool> EtcdReign::put_next(const std::string& id) {
     spdlog::debug("rendezvous: {}", error.what());
     if (error.failure() == EtcdFailure::Refused) throw;
     // A newer one takes its place.
-    if (erases) erasures_.insert(id);
-    if (!erases && agents_.count(id) + latecomers_.count(id) != 0) orders_.emplace(id, order.mapped());
+    const bool is_here = agents_.count(id) + latecomers_.count(id) != 0;
+    if (erases && !is_here) erasures_.insert(id);
+    if (!erases && is_here) orders_.emplace(id, order.mapped());
   }
   co_await pause(executor_);
   co_return true;

@@ -241,7 +241,8 @@ TEST(CoordinatorSuccession, AnOfferOfTheLastLeaderIsReplaced) {
   Report accepted = report("a", AgentState::Waiting, 2);
   accepted.offered = place(0, 2);
   Ticket offered = place(1, 2, kSerial + 5);  // seen by nobody yet
-  Successor next(2, 2, 0, {accepted, report("b", AgentState::Waiting, 2)}, {{"b", told(Kind::Offer, offered)}});
+  Successor next(2, 2, 0, {accepted, report("b", AgentState::Waiting, 2)},
+                 {{"b", told(Kind::Offer, offered)}});
   next.pass(milliseconds(1200));
   EXPECT_EQ(next.order("a").kind, Kind::Offer);
   EXPECT_GT(next.order("a").ticket.serial, kSerial + 5);
