@@ -153,7 +153,7 @@ void Options::add_rendezvous() {
   flag("--standalone", raw_.standalone,
        "one node, a store on 127.0.0.1 and a free port; the default for one node unless --master-port, "
        "--rdzv-endpoint or --rdzv-backend say otherwise");
-  option("--rdzv-backend", raw_.rdzv_backend, "static|c10d", "how the nodes meet");
+  option("--rdzv-backend", raw_.rdzv_backend, "static|c10d|etcd|etcd-v2", "how the nodes meet");
   option("--rdzv-endpoint", raw_.rdzv_endpoint, "HOST[:PORT],...",
          "where the nodes meet; the next one leads when the first is lost");
   option("--rdzv-id", raw_.rdzv_id, "ID", "name of the run, equal on all nodes");

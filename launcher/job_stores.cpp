@@ -14,6 +14,8 @@
 #include "launcher/vital_task.hpp"
 #include "rendezvous/council/council_link.hpp"
 #include "rendezvous/dynamic_rendezvous.hpp"
+#include "rendezvous/etcd/etcd_council.hpp"
+#include "rendezvous/etcd/etcd_link.hpp"
 #include "rendezvous/solo_rendezvous.hpp"
 #include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/this_host.hpp"
@@ -27,9 +29,17 @@ constexpr std::chrono::seconds kPortPatience(2);
 constexpr std::chrono::milliseconds kPortPause(20);
 // How often one that waits for a name says so.
 constexpr std::chrono::seconds kSayEvery(10);
+constexpr char kEtcdPrefix[] = "/torchelastic/p2p";  // torchrun's
+// Of one request to etcd.
+constexpr std::chrono::milliseconds kLeastEtcdLimit(500);
+constexpr std::chrono::milliseconds kMostEtcdLimit(3000);
 
 bool is_static(const LaunchConfig& config) {
   return config.rdzv_backend == "static";
+}
+
+bool is_etcd(const LaunchConfig& config) {
+  return config.rdzv_backend == "etcd";
 }
 
 std::vector<store::StoreEndpoint> endpoints(const LaunchConfig& config) {
@@ -46,7 +56,8 @@ rendezvous::CoordinatorRules rules(const LaunchConfig& config) {
   rules.last_call = config.rdzv_limits.last_call;
   rules.death_limit = config.rdzv_limits.death_limit();
   rules.stop_margin = config.rdzv_limits.stop_margin();
-  rules.endpoints = static_cast<int>(config.endpoints.size());
+  // In etcd one is elected, and nobody is who cannot reach it.
+  rules.endpoints = is_etcd(config) ? 1 : static_cast<int>(config.endpoints.size());
   return rules;
 }
 
@@ -61,7 +72,45 @@ bool somebody_listens(asio::io_context& io, std::uint16_t port) {
   return !error;
 }
 
+std::string etcd_prefix(const LaunchConfig& config) {
+  const auto given = config.rdzv_settings.find("etcd_prefix");
+  return given == config.rdzv_settings.end() ? kEtcdPrefix : given->second;
+}
+
+// An endpoint that does not answer is left for the next one while the lease holds.
+rendezvous::EtcdOptions etcd_options(const LaunchConfig& config) {
+  const std::chrono::milliseconds death_limit = config.rdzv_limits.death_limit();
+  rendezvous::EtcdOptions options = rendezvous::etcd_options_of(config.rdzv_settings);
+  options.request_limit = std::clamp(death_limit / 3, kLeastEtcdLimit, kMostEtcdLimit);
+  options.silence_limit = std::max(death_limit, kLeastEtcdLimit);
+  return options;
+}
+
+std::vector<rendezvous::EtcdEndpoint> etcd_endpoints(const LaunchConfig& config) {
+  std::vector<rendezvous::EtcdEndpoint> endpoints;
+  for (const rendezvous::Endpoint& endpoint : config.endpoints)
+    endpoints.push_back({endpoint.host, *endpoint.port});
+  return endpoints;
+}
+
 }  // namespace
+
+struct JobStores::EtcdParts {
+  EtcdParts(asio::any_io_executor executor, const LaunchConfig& config)
+      : keys(rendezvous::keys_of(etcd_prefix(config), config.run_id)),
+        client(etcd_endpoints(config), etcd_options(config)),
+        session(executor, client, {config.rdzv_limits.death_limit(), config.rdzv_limits.keep_alive_interval}),
+        council(executor,
+                {rendezvous::host_name() + " (pid " + std::to_string(::getpid()) + ")", keys, rules(config)},
+                client, session) {}
+
+  rendezvous::EtcdKeys keys;
+  rendezvous::EtcdClient client;
+  rendezvous::EtcdSession session;
+  rendezvous::EtcdCouncil council;
+};
+
+JobStores::~JobStores() = default;
 
 JobStores::JobStores(asio::io_context& io, const LaunchConfig& config) : io_(io), config_(config) {}
 
@@ -71,6 +120,10 @@ awaitable<void> JobStores::open() {
     if (config_.standalone) address = asio::ip::address_v4::loopback();
     workers_ = std::make_unique<store::StoreServer>(
         store::bind_acceptor(io_, address, config_.master_port.value_or(0)));
+    co_return;
+  }
+  if (is_etcd(config_)) {
+    meet_in_etcd();
     co_return;
   }
   const std::size_t count = config_.endpoints.size();
@@ -98,6 +151,14 @@ awaitable<void> JobStores::open() {
   rendezvous::CouncilConfig council{config_.run_id, endpoints(config_), rules(config_)};
   council.rules.own_endpoint = own_endpoint_;
   council_ = std::make_unique<rendezvous::Council>(io_.get_executor(), std::move(council), *agents_);
+}
+
+void JobStores::meet_in_etcd() {
+  try {
+    etcd_ = std::make_unique<EtcdParts>(io_.get_executor(), config_);
+  } catch (const rendezvous::SettingsError& error) {
+    throw UsageError(std::string("--rdzv-conf: ") + error.what());
+  }
 }
 
 // Whether other agents look for this one at the endpoint; nothing if that could not be found out in time.
@@ -150,6 +211,7 @@ void JobStores::serve(async::TaskGroup& tasks) {
   if (agents_) tasks.start(vital(agents_->run()));
   if (workers_) tasks.start(vital(workers_->run()));
   if (council_) tasks.start(vital(council_->run()));
+  if (etcd_) tasks.start(vital(etcd_->council.run()));
 }
 
 std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
@@ -172,9 +234,28 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
   config.node.workers = config_.nproc_per_node;
   config.limits = config_.rdzv_limits;
   config.open_store = open_store;
-  config.replaceable_leader = config_.endpoints.size() > 1;
+  config.replaceable_leader = etcd_ || config_.endpoints.size() > 1;
   config.may_rejoin = config_.min_nodes < config_.max_nodes || config_.max_restarts > 0;
-  config.council = council_.get();
+  config.farewell = council_.get();
+  if (etcd_) {
+    config.farewell = &etcd_->council;
+    config.nobody = "etcd did not answer";
+    config.leader = "etcd";
+  }
+  return std::make_unique<rendezvous::DynamicRendezvous>(
+      io_.get_executor(), std::move(config),
+      [this](rendezvous::Membership& membership, async::Event& changed) {
+        return make_link(membership, changed);
+      });
+}
+
+std::unique_ptr<rendezvous::LeaderLink> JobStores::make_link(rendezvous::Membership& membership,
+                                                             async::Event& changed) {
+  if (etcd_) {
+    const rendezvous::EtcdLinkConfig link{etcd_->keys, config_.local_addr.has_value()};
+    return std::make_unique<rendezvous::EtcdLink>(io_.get_executor(), link, etcd_->client, etcd_->session,
+                                                  membership, changed);
+  }
   rendezvous::CouncilLinkConfig link;
   link.run_id = config_.run_id;
   link.endpoints = endpoints(config_);
@@ -182,11 +263,7 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
   link.fixed_address = config_.local_addr.has_value();
   link.interval = config_.rdzv_limits.keep_alive_interval;
   link.death_limit = config_.rdzv_limits.death_limit();
-  return std::make_unique<rendezvous::DynamicRendezvous>(
-      io_.get_executor(), std::move(config),
-      [this, link](rendezvous::Membership& membership, async::Event& changed) {
-        return std::make_unique<rendezvous::CouncilLink>(io_.get_executor(), link, membership, changed);
-      });
+  return std::make_unique<rendezvous::CouncilLink>(io_.get_executor(), link, membership, changed);
 }
 
 rendezvous::StoreEndpoint JobStores::open_worker_store(const std::string& own_address) {

@@ -369,6 +369,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
   if (!make_run_folder(folder)) return kWrongUsage;
   spdlog::info("{}{}", describe(config),
                command.interpreter.empty() ? "" : ", Python " + command.interpreter);
+  if (!config.rdzv_notice.empty()) spdlog::warn("{}", config.rdzv_notice);
   warn_of_health_check();
   if (!timer_file.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timer_file.c_str(), 1);  // for the workers
   bool keep_logs = false;

@@ -295,6 +295,8 @@ bool Coordinator::in_round(const Peer& peer) const {
 }
 
 std::string Coordinator::name(int rank) const {
+  // One that was lost with the leader before this one.
+  if (run_->ids[static_cast<std::size_t>(rank)].empty()) return "node " + std::to_string(rank);
   return describe(run_->nodes[static_cast<std::size_t>(rank)], rank);
 }
 
@@ -546,7 +548,9 @@ bool Coordinator::watch_round(TimePoint now) {
     std::string lost;
     if (!peer) {
       const bool silent = peers_.count(run_->ids[i]) != 0;
-      lost = silent ? " has not been heard of for " + seconds_text(rules_.death_limit) : " has left";
+      lost = silent                 ? " has not been heard of for " + seconds_text(rules_.death_limit)
+             : run_->ids[i].empty() ? " was lost"
+                                    : " has left";
     } else if (peer->report.state == AgentState::Leaving) {
       lost = " is leaving";
     } else if (!in_round(*peer) ||
@@ -686,6 +690,10 @@ Order Coordinator::order(const std::string& id) const {
     case Order::Kind::Park:
     case Order::Kind::Elsewhere:
       order.text = told_;
+      // For the next leader, should this one be lost.
+      order.ticket.serial = serial_;
+      order.ticket.round = round_;
+      order.ticket.restarts = restarts_;
       break;
     case Order::Kind::End:
       order.ticket = peer.report.run.serial == key.serial ? peer.report.run : peer.report.offered;

@@ -44,6 +44,12 @@ class Coordinator {
   void part(const std::string& id);
   // The agent's lease has run out (etcd).
   void lose(const std::string& id, TimePoint now);
+  // Takes over (etcd) from a leader that is no more and gives no orders any more, once all reports that hold
+  // have been heard: a round that runs goes on, one that is ending ends as was said. `told`: the orders that
+  // hold, by agent, those of lost agents included.
+  void succeed(const std::map<std::string, Order>& told, TimePoint now);
+  // The same where the last word has been spoken: nothing, if the job is done well.
+  void conclude(std::optional<RoundEnd> end);
   // Nobody leads at that endpoint, for sure, nor is about to.
   void clear_endpoint(int endpoint) { cleared_.insert(endpoint); }
   // This process ends: others may lead now or, where they cannot, are to know why it is over.
@@ -65,6 +71,7 @@ class Coordinator {
   bool over() const { return stage_ == Stage::Over; }
   // Agents that have not taken the last word yet; after over().
   std::size_t listeners() const { return peers_.size(); }
+  const std::optional<RoundEnd>& last_word() const { return end_; }  // after over(); nothing: done well
   // Until when the agents may run their workers without hearing from this leader again.
   TimePoint lease(TimePoint now) const;
 
@@ -109,6 +116,9 @@ class Coordinator {
   bool watch_round(TimePoint now);
   bool await_stopped(TimePoint now);
   void lead(TimePoint not_before);
+  Ticket last_round(const std::map<std::string, Order>& told);
+  void rebuild_round(const Ticket& ticket);
+  bool was_over(const std::map<std::string, Order>& told) const;
   void depose(const std::string& why);
   void bury_silent(TimePoint now);
   void bury(Peer& peer, TimePoint now);

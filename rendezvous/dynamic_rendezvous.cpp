@@ -109,7 +109,7 @@ void DynamicRendezvous::fail_if_hopeless(Deadline connect, Deadline join) const 
     throw RendezvousError(Kind::Connection, "the agent that led the run was lost: " + link_->problem());
   }
   if (!was_led_ && connect.passed()) {
-    throw RendezvousError(Kind::Timeout, "timed out: no agent served the rendezvous within " +
+    throw RendezvousError(Kind::Timeout, "timed out: " + config_.nobody + " within " +
                                              seconds_text(std::min(config_.limits.connect_timeout,
                                                                    config_.limits.join_timeout)) +
                                              ": " + link_->problem());
@@ -131,7 +131,7 @@ void DynamicRendezvous::say_what_is_waited_for(Deadline connect, Deadline join) 
                  seconds_text(join.remaining()));
   } else {
     spdlog::info(
-        "rendezvous: waiting for an agent that leads the run, up to {} more: {}",
+        "rendezvous: waiting for {}, up to {} more: {}", config_.leader,
         seconds_text(was_led_ && config_.replaceable_leader ? join.remaining() : connect.remaining()),
         link_->problem().empty() ? order.text : link_->problem());
   }
@@ -146,12 +146,19 @@ RendezvousInfo DynamicRendezvous::begin_round() {
           order.workers, order.store};
 }
 
+// What the link knows of the loss is said too.
+RoundEvent DynamicRendezvous::explained(RoundEvent event) const {
+  RendezvousLost* lost = std::get_if<RendezvousLost>(&event);
+  if (lost && !link_->problem().empty()) lost->reason += ": " + link_->problem();
+  return event;
+}
+
 awaitable<RoundEvent> DynamicRendezvous::round_ended() {
   for (;;) {
     std::optional<RoundEvent> event = membership_.round_event(Clock::now());
     if (event) {
       if (std::holds_alternative<RendezvousLost>(*event)) membership_.forget_leader();
-      co_return std::move(*event);
+      co_return explained(std::move(*event));
     }
     co_await changed_.wait_until(membership_.lease_end().value_or(Clock::time_point::max()));
     const bool cancelled = co_await is_cancelled();
@@ -167,7 +174,10 @@ awaitable<FinishEvent> DynamicRendezvous::finish() {
   for (;;) {
     if (membership_.all_finished()) co_return AllFinished{};
     std::optional<RoundEvent> event = membership_.round_event(Clock::now());
-    if (event) co_return std::visit([](auto& what) -> FinishEvent { return std::move(what); }, *event);
+    if (event) {
+      RoundEvent why = explained(std::move(*event));
+      co_return std::visit([](auto& what) -> FinishEvent { return std::move(what); }, why);
+    }
     co_await changed_.wait_until(membership_.lease_end().value_or(Clock::time_point::max()));
     const bool cancelled = co_await is_cancelled();
     if (cancelled) co_return AllFinished{};  // nobody takes it
@@ -205,7 +215,7 @@ awaitable<RoundEnd> DynamicRendezvous::settled() {
 
 void DynamicRendezvous::leave(RoundEnd wanted) {
   // Where no other can lead, the run ends with this agent.
-  if (config_.council && !config_.replaceable_leader) wanted.final = true;
+  if (config_.farewell && !config_.replaceable_leader) wanted.final = true;
   membership_.leave(std::move(wanted));
   report_changed();
 }
@@ -217,7 +227,7 @@ awaitable<void> DynamicRendezvous::close(std::string why) {
   co_await link_->flush(Deadline::after(kFarewellLimit));
   tasks_.cancel();
   co_await tasks_.join();
-  if (config_.council) co_await config_.council->say_farewell(std::move(why));
+  if (config_.farewell) co_await config_.farewell->say_farewell(std::move(why));
 }
 
 }  // namespace cpprun::rendezvous

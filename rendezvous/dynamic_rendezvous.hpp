@@ -8,7 +8,7 @@
 
 #include "rendezvous/async/event.hpp"
 #include "rendezvous/async/task_group.hpp"
-#include "rendezvous/council/council.hpp"
+#include "rendezvous/farewell.hpp"
 #include "rendezvous/leader_link.hpp"
 #include "rendezvous/membership.hpp"
 #include "rendezvous/rendezvous_handler.hpp"
@@ -22,7 +22,10 @@ struct DynamicRendezvousConfig {
   OpenWorkerStore open_store;
   bool replaceable_leader = false;  // another agent can take over from the one that leads
   bool may_rejoin = false;          // the run may have a place for a node that was cut off from its leader
-  Council* council = nullptr;       // of this process, where it serves an endpoint
+  Farewell* farewell = nullptr;     // of this process, where it may lead
+  // In messages: what there was not at first, and what is waited for.
+  std::string nobody = "no agent served the rendezvous";
+  std::string leader = "an agent that leads the run";
 };
 
 // Makes the link to the leader, given the membership that it is to keep informed and what to notify then.
@@ -47,6 +50,7 @@ class DynamicRendezvous : public RendezvousHandler {
   void fail_if_hopeless(async::Deadline connect, async::Deadline join) const;
   void say_what_is_waited_for(async::Deadline connect, async::Deadline join) const;
   RendezvousInfo begin_round();
+  RoundEvent explained(RoundEvent event) const;
 
   asio::any_io_executor executor_;
   DynamicRendezvousConfig config_;

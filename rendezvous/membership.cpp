@@ -111,7 +111,7 @@ std::optional<RoundEvent> Membership::round_event(TimePoint now) const {
     return RendezvousLost{"the agent that led the run leads no more", stop_grace_};
   }
   if (now < lease_) return std::nullopt;
-  return RendezvousLost{"the agent that leads the run does not answer", stop_grace_};
+  return RendezvousLost{"the run's leader cannot be reached", stop_grace_};
 }
 
 std::optional<Membership::TimePoint> Membership::lease_end() const {
