@@ -158,24 +158,13 @@ std::int64_t Coordinator::last_run() const {
   return ran;
 }
 
-// Whether that offer can run no more. A leader makes another one in one term only then. And another leader's
-// later offer is such that more than half of the last round's nodes have taken it: it was made with regard to
-// every earlier one that as many had taken.
+// Whether that offer can run no more, or is named by a later one as the round that it follows: a leader makes
+// another offer in one term only then.
 bool Coordinator::superseded(std::int64_t offered) const {
-  const std::int64_t ran = last_run();
-  int all = 0;
-  int taken_later = 0;
-  bool lowest = false;
-  for (const auto& [id, peer] : peers_) {
-    const Report& report = peer.report;
-    if (report.offered.serial <= offered) continue;
-    if (report.offered.serial >> kOfferBits == offered >> kOfferBits) return true;
-    if (ran == 0 || report.run.serial != ran || report.state != AgentState::Waiting || peer.dead) continue;
-    all = report.run.nodes;
-    ++taken_later;
-    lowest = lowest || report.run.rank == 0;
-  }
-  return all > 0 && is_quorum(taken_later, lowest, all);
+  return std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    const std::int64_t other = entry.second.report.offered.serial;
+    return other > offered && other >> kOfferBits == offered >> kOfferBits;
+  });
 }
 
 std::set<Coordinator::Reference> Coordinator::references() const {
@@ -187,7 +176,7 @@ std::set<Coordinator::Reference> Coordinator::references() const {
     if (report.offered.serial <= ran || superseded(report.offered.serial)) continue;
     found.insert({report.offered.serial, report.offered.nodes});
     const std::int64_t after = report.offered.after_serial;
-    if (after != 0 && (after == ran || (after > ran && !superseded(after)))) {
+    if (after != 0 && after >= ran) {
       found.insert({after, report.offered.after_nodes});
     }
   }
@@ -216,9 +205,8 @@ bool Coordinator::more_than_half(const Reference& reference, const std::set<std:
 
 // Whether those here, or among them `of`, are more than half of each round that the next one must follow.
 bool Coordinator::followed_by(const std::set<std::string>* of) const {
-  return std::all_of(known_.begin(), known_.end(), [&](const Reference& reference) {
-    return more_than_half(reference, of) || superseded(reference.serial);
-  });
+  return std::all_of(known_.begin(), known_.end(),
+                     [&](const Reference& reference) { return more_than_half(reference, of); });
 }
 
 bool Coordinator::try_to_lead(TimePoint now) {
@@ -485,10 +473,9 @@ void Coordinator::make_offer(const Seating& seating, TimePoint now) {
   const std::vector<int> ranks = assign_group_ranks(seating.seated);
   Round round;
   round.ticket = {serial_, round_ + 1, 0, static_cast<int>(ranks.size()), restarts_, 0, 0};
-  for (const Reference& reference : known_) {
-    if (superseded(reference.serial)) continue;
-    round.ticket.after_serial = reference.serial;
-    round.ticket.after_nodes = reference.nodes;
+  if (!known_.empty()) {
+    round.ticket.after_serial = known_.rbegin()->serial;
+    round.ticket.after_nodes = known_.rbegin()->nodes;
   }
   round.ids.resize(ranks.size());
   round.nodes.resize(ranks.size());

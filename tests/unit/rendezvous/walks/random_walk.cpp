@@ -61,7 +61,7 @@ class World : public Witness {
 
   void check_settled();
   bool a_round_is_due() const;
-  bool present(std::int64_t serial) const;
+  bool can_be_seated(const std::map<std::int64_t, int>& nodes_of, int most) const;
   void check_joiners(const std::vector<Agent*>& running);
   void finish_all();
   void check_all_ended();
@@ -346,43 +346,49 @@ void World::ended(const Agent& agent, const std::string& why) {
   note(agent.membership().report().id + " ends: " + why);
 }
 
-// More than half of that round's nodes are there, or half with rank 0.
-bool World::present(std::int64_t serial) const {
-  if (serial == 0) return true;
-  std::set<int> ranks;
-  int nodes = 0;
-  for (const Agent* agent : living()) {
-    const Report& report = agent->membership().report();
-    for (const Ticket& ticket : {report.run, report.offered}) {
-      if (ticket.serial != serial) continue;
-      ranks.insert(ticket.rank);
-      nodes = ticket.nodes;
+// Whether a set of at most `most` living agents has more than half of each of the rounds.
+bool World::can_be_seated(const std::map<std::int64_t, int>& nodes_of, int most) const {
+  const std::vector<Agent*> all = living();
+  for (unsigned chosen = 0; chosen < 1U << all.size(); ++chosen) {
+    std::map<std::int64_t, std::set<int>> ranks;
+    int seats = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if ((chosen >> i & 1U) == 0) continue;
+      const Report& report = all[i]->membership().report();
+      ++seats;
+      for (const Ticket& ticket : {report.run, report.offered}) ranks[ticket.serial].insert(ticket.rank);
     }
+    const bool good = seats <= most && std::all_of(nodes_of.begin(), nodes_of.end(), [&](const auto& round) {
+                        const std::set<int>& here = ranks[round.first];
+                        const int count = 2 * static_cast<int>(here.size());
+                        return count > round.second || (count == round.second && here.count(0) != 0);
+                      });
+    if (good) return true;
   }
-  const int here = static_cast<int>(ranks.size());
-  return 2 * here > nodes || (2 * here == nodes && ranks.count(0) != 0);
+  return false;
 }
 
 bool World::a_round_is_due() const {
   const RoundRule& rule = shape_.rules.coordinator.round;
   std::set<int> hosts;
   std::int64_t ran = 0;
-  std::int64_t offered = 0;
-  std::int64_t after = 0;
   for (const Agent* agent : living()) {
     hosts.insert(agent->process().host);
     ran = std::max(ran, agent->membership().report().run.serial);
-    const Ticket& accepted = agent->membership().report().offered;
-    if (accepted.serial > offered) after = accepted.after_serial;
-    offered = std::max(offered, accepted.serial);
   }
   if (static_cast<int>(hosts.size()) < (rule.ranks_given ? rule.max_nodes : rule.min_nodes)) return false;
   if (listeners_.empty()) return false;
-  if (ran == 0 && offered == 0) {
-    return listeners_.count(0) != 0 && rounds_.empty();  // who is to lead first
+  if (shape_.rules.link.endpoints == 1) return true;
+  std::map<std::int64_t, int> needed;
+  for (const Agent* agent : living()) {
+    const Report& report = agent->membership().report();
+    if (ran != 0 && report.run.serial == ran) needed[ran] = report.run.nodes;
+    if (report.offered.serial <= ran) continue;
+    needed[report.offered.serial] = report.offered.nodes;
+    if (report.offered.after_serial > ran) needed[report.offered.after_serial] = report.offered.after_nodes;
   }
-  return shape_.rules.link.endpoints == 1 ||
-         (present(ran) && (offered <= ran || (present(offered) && present(after))));
+  if (needed.empty()) return listeners_.count(0) != 0 && rounds_.empty();  // who is to lead first
+  return can_be_seated(needed, rule.max_nodes);
 }
 
 void World::check_settled() {
