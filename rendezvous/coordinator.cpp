@@ -40,6 +40,7 @@ Coordinator::Coordinator(CoordinatorRules rules, TimePoint now)
 void Coordinator::hear(const Report& report, TimePoint now) {
   if (report.state == AgentState::Gone) {
     if (!claims_.empty()) advance(now);  // its last words may have come at the same time
+    if (lets_go(report)) left_.insert(report.id);
     peers_.erase(report.id);
     return;
   }
@@ -65,16 +66,27 @@ void Coordinator::hear(const Report& report, TimePoint now) {
   }
 }
 
+// Whether this leader knows of all rounds that the agent could stand for elsewhere.
+bool Coordinator::lets_go(const Report& report) const {
+  if (!contested() || stage_ == Stage::Standby || peers_.count(report.id) == 0) return false;
+  const auto known = [&](const Ticket& ticket) {
+    return ticket.serial == 0 || known_.count({ticket.serial, ticket.nodes}) != 0 ||
+           (!new_term_ && ticket.serial >> kOfferBits == serial_ >> kOfferBits) ||
+           (!known_.empty() && ticket.serial < known_.begin()->serial);
+  };
+  return known(report.run) && known(report.offered);
+}
+
 // Where others may lead, a place in a round that this leader does not know of may mean that another has been
 // chosen: it must be chosen again itself.
 void Coordinator::remember(const Ticket& ticket, const std::string& id) {
   if (!contested() || ticket.serial == 0) return;
   const bool oldest = !known_.empty() && ticket.serial < known_.begin()->serial;
   if (oldest) return;
-  const bool own = ticket.serial >> kOfferBits == serial_ >> kOfferBits;
+  const bool own = !new_term_ && ticket.serial >> kOfferBits == serial_ >> kOfferBits;
   const bool known = known_.count({ticket.serial, ticket.nodes}) != 0;
   holders_[ticket.serial][ticket.rank] = id;
-  if (stage_ != Stage::Standby && stage_ != Stage::Over && !own && !known) {
+  if (stage_ != Stage::Standby && stage_ != Stage::Over && !own && !known && !superseded(ticket.serial)) {
     depose("an agent comes from a round of another leader");
   }
 }
@@ -145,7 +157,8 @@ std::int64_t Coordinator::last_run() const {
   return ran;
 }
 
-// A leader makes another offer in one term when the one before can run no more.
+// Whether that offer can run no more, or is named by a later one as the round that it follows: a leader makes
+// another offer in one term only then.
 bool Coordinator::superseded(std::int64_t offered) const {
   return std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
     const std::int64_t other = entry.second.report.offered.serial;
@@ -161,8 +174,9 @@ std::set<Coordinator::Reference> Coordinator::references() const {
     if (report.run.serial != 0 && report.run.serial == ran) found.insert({ran, report.run.nodes});
     if (report.offered.serial <= ran || superseded(report.offered.serial)) continue;
     found.insert({report.offered.serial, report.offered.nodes});
-    if (report.offered.after_serial >= ran && report.offered.after_serial != 0) {
-      found.insert({report.offered.after_serial, report.offered.after_nodes});
+    const std::int64_t after = report.offered.after_serial;
+    if (after != 0 && after >= ran) {
+      found.insert({after, report.offered.after_nodes});
     }
   }
   return found;
@@ -176,11 +190,22 @@ bool Coordinator::more_than_half(const Reference& reference, const std::set<std:
   if (holders == holders_.end()) return false;
   for (const auto& [rank, id] : holders->second) {
     const Peer* peer = alive(id);
+    if (left_.count(id) != 0) {
+      ++present;
+      lowest = lowest || rank == 0;
+      continue;
+    }
     if (!peer || peer->report.state != AgentState::Waiting || (of && of->count(id) == 0)) continue;
     ++present;
     lowest = lowest || rank == 0;
   }
   return is_quorum(present, lowest, reference.nodes);
+}
+
+// Whether those here, or among them `of`, are more than half of each round that the next one must follow.
+bool Coordinator::followed_by(const std::set<std::string>* of) const {
+  return std::all_of(known_.begin(), known_.end(),
+                     [&](const Reference& reference) { return more_than_half(reference, of); });
 }
 
 bool Coordinator::try_to_lead(TimePoint now) {
@@ -213,6 +238,7 @@ bool Coordinator::try_to_lead(TimePoint now) {
 void Coordinator::lead(TimePoint not_before) {
   stage_ = Stage::Gathering;
   new_term_ = true;
+  left_.clear();
   followed_ = advanced_;
   not_before_ = std::max(not_before_, not_before);
   for (const auto& [id, peer] : peers_) {
@@ -247,7 +273,8 @@ Coordinator::TimePoint Coordinator::lease(TimePoint now) const {
   std::vector<TimePoint> followed;
   for (const std::string& id : run_->ids) {
     const auto peer = peers_.find(id);
-    followed.push_back(peer == peers_.end() ? TimePoint() : peer->second.followed);
+    const TimePoint gone = left_.count(id) != 0 ? TimePoint::max() : TimePoint();
+    followed.push_back(peer == peers_.end() ? gone : peer->second.followed);
   }
   const TimePoint lowest = followed.front();
   std::sort(followed.begin(), followed.end(), std::greater<>());
@@ -351,9 +378,7 @@ bool Coordinator::gather(TimePoint now) {
     return true;
   }
   // Others may have gone on under another leader by now, whom those here are to look for.
-  const bool followed = std::all_of(known_.begin(), known_.end(), [&](const Reference& reference) {
-    return more_than_half(reference, nullptr);
-  });
+  const bool followed = followed_by(nullptr);
   if (followed) followed_ = now;
   if (now - followed_ >= rules_.death_limit) {
     depose("more than half of the last round's nodes cannot be reached");
@@ -434,8 +459,7 @@ bool Coordinator::may_follow_last_round(const Seating& seating) const {
   for (const auto& [id, peer] : peers_) {
     if (arrivals.count(peer.arrival) != 0) ids.insert(id);
   }
-  return std::all_of(known_.begin(), known_.end(),
-                     [&](const Reference& reference) { return more_than_half(reference, &ids); });
+  return followed_by(&ids);
 }
 
 void Coordinator::make_offer(const Seating& seating, TimePoint now) {
@@ -445,7 +469,8 @@ void Coordinator::make_offer(const Seating& seating, TimePoint now) {
     by_arrival[peer.arrival] = &peer;
     highest = std::max({highest, peer.report.run.serial, peer.report.offered.serial});
   }
-  if (highest == serial_ && !std::exchange(new_term_, false)) {
+  const bool same_term = !std::exchange(new_term_, false) && highest == serial_;
+  if (same_term) {
     ++serial_;
   } else {
     const std::int64_t term = (highest >> (kOfferBits + kEndpointBits)) + 1;

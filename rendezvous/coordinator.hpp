@@ -140,8 +140,10 @@ class Coordinator {
   std::vector<Candidate> waiting() const;
   std::set<Reference> references() const;
   bool superseded(std::int64_t offered) const;
+  bool lets_go(const Report& report) const;
   std::int64_t last_run() const;
   bool more_than_half(const Reference& reference, const std::set<std::string>* of) const;
+  bool followed_by(const std::set<std::string>* of) const;
   bool may_follow_last_round(const Seating& seating) const;
   std::string name(int rank) const;
   void wake_at(TimePoint when) { next_wake_ = std::min(next_wake_, when); }
@@ -151,6 +153,7 @@ class Coordinator {
   std::unordered_map<std::string, Peer> peers_;
   std::vector<std::string> changed_;
   std::set<int> cleared_;
+  std::set<std::string> left_;  // agents that have said farewell to this leader: they follow no other
   int arrivals_ = 0;
   int last_arrival_ = 0;  // before the end of the run
   bool fresh_ = true;     // no round of this run is known

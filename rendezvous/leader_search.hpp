@@ -18,9 +18,9 @@ class LeaderSearch {
   explicit LeaderSearch(int endpoints) : endpoints_(endpoints) {}
 
   // A turn around the endpoints: only to the leader while the agent still follows it. A member of a round
-  // that has lost its leader begins behind that one's endpoint, which
-  // is left out in the first turn: it was tried until now. The member is counted for nobody else while it may be
-  // that the former leader still counts on it, for the leases that this one has given to others.
+  // that has lost its leader begins behind that one's endpoint, which is left out in the first turn: it was
+  // tried until now. It is counted for no other while the former leader's leases to other agents, which rest on
+  // this one, may last.
   void begin_turn(const Membership& membership, Membership::TimePoint now);
   // Nothing: the turn is over.
   std::optional<Step> next_step();

@@ -86,7 +86,7 @@ void Membership::forget_leader() {
 
 std::optional<Ticket> Membership::offered() const {
   const bool is_new = report_.state == AgentState::Waiting && order_.kind == Order::Kind::Offer &&
-                      order_.ticket.serial != report_.offered.serial;
+                      order_.ticket.serial > report_.offered.serial;
   return is_new ? std::optional<Ticket>(order_.ticket) : std::nullopt;
 }
 

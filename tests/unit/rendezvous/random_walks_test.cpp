@@ -28,17 +28,20 @@ TEST(RandomWalks, HoldWhatRendezvousPromises) {
   int rounds = 0;
   int takeovers = 0;
   int finished = 0;
+  int beyond_promise = 0;
   for (std::uint64_t seed = 1; seed <= walks; ++seed) {
     const WalkResult result = walk(seed, false);
     EXPECT_EQ(result.fault, "") << "CPPRUN_WALK_SEED=" << seed << " shows how";
     rounds += result.rounds;
     takeovers += result.takeovers;
+    beyond_promise += result.beyond_promise ? 1 : 0;
     finished += result.finished ? 1 : 0;
   }
   std::cout << walks << " walks: " << rounds << " rounds, " << takeovers << " takeovers, " << finished
-            << " jobs finished\n";
+            << " jobs finished, " << beyond_promise << " runs begun again\n";
   // Walks in which nothing happens hold everything.
   EXPECT_GT(rounds, static_cast<int>(walks));
+  EXPECT_LT(beyond_promise, static_cast<int>(walks / 50) + 1);
   EXPECT_GT(finished, static_cast<int>(walks / 3));
   EXPECT_GT(takeovers, static_cast<int>(walks / 50));
 }

@@ -61,7 +61,7 @@ class World : public Witness {
 
   void check_settled();
   bool a_round_is_due() const;
-  bool present(std::int64_t serial) const;
+  bool can_be_seated(const std::map<std::int64_t, int>& nodes_of, int most) const;
   void check_joiners(const std::vector<Agent*>& running);
   void finish_all();
   void check_all_ended();
@@ -97,6 +97,8 @@ class World : public Witness {
   std::map<std::int64_t, Started> rounds_;  // by serial
   std::map<int, std::int64_t> serials_;     // by round
   std::set<const Agent*> members_;          // of those rounds
+  std::set<int> started_hosts_;
+  bool forgetful_ = false;  // the first endpoint is served by a second process
   WalkResult result_;
 };
 
@@ -144,6 +146,7 @@ void World::start_agent(int host) {
       "h" + std::to_string(host), ids_, rule.min_nodes, rule.max_nodes, std::nullopt, "a", "r", 1 + host % 2};
   if (shape_.static_ranks) node.wished_rank = host;
   note("start " + id);
+  forgetful_ = forgetful_ || (host == 0 && !started_hosts_.insert(host).second);
   agents_.push_back(std::make_unique<Agent>(time_, dice_, network_, listeners_, *this, shape_.rules, host,
                                             node, id, dice_.span(Duration(0), std::chrono::hours(10))));
 }
@@ -271,11 +274,19 @@ void World::started(const Agent& agent, const WorkerSpan& span) {
     }
   }
   const std::vector<Agent*> all = living();
-  const bool first = std::none_of(all.begin(), all.end(), [&](const Agent* other) {
-    return other != &agent && other->has_workers();
-  });
+  const bool first = std::none_of(
+      all.begin(), all.end(), [&](const Agent* other) { return other != &agent && other->has_workers(); });
   forget_an_ended_run(run.round == 0 && first);
   members_.insert(&agent);
+  // The assumption that RENDEZVOUS.md names: who serves the first endpoint again, with no memory and before
+  // all others, begins a run of its own.
+  const auto known_round = rounds_.find(run.serial);
+  if (run.round == 0 && forgetful_ && !rounds_.empty() &&
+      (known_round == rounds_.end() || known_round->second.by_rank.count(run.rank) != 0)) {
+    result_.beyond_promise = true;
+    result_.fault.clear();
+    return;
+  }
   if (!rounds_.empty() && rounds_.rbegin()->first > run.serial) fault("a round starts after a later one");
   if (serials_.try_emplace(run.round, run.serial).first->second != run.serial) {
     fault("two rounds have the number " + std::to_string(run.round));
@@ -287,6 +298,7 @@ void World::started(const Agent& agent, const WorkerSpan& span) {
   }
   round.nodes = run.nodes;
   round.restarts = run.restarts;
+  if (result_.beyond_promise) return;
   const auto next = rounds_.upper_bound(run.serial);
   const auto self = rounds_.find(run.serial);
   if (self != rounds_.begin() && std::prev(self)->second.restarts > run.restarts) {
@@ -334,38 +346,49 @@ void World::ended(const Agent& agent, const std::string& why) {
   note(agent.membership().report().id + " ends: " + why);
 }
 
-// More than half of that round's nodes are there, or half with rank 0.
-bool World::present(std::int64_t serial) const {
-  std::set<int> ranks;
-  int nodes = 0;
-  for (const Agent* agent : living()) {
-    const Report& report = agent->membership().report();
-    for (const Ticket& ticket : {report.run, report.offered}) {
-      if (ticket.serial != serial) continue;
-      ranks.insert(ticket.rank);
-      nodes = ticket.nodes;
+// Whether a set of at most `most` living agents has more than half of each of the rounds.
+bool World::can_be_seated(const std::map<std::int64_t, int>& nodes_of, int most) const {
+  const std::vector<Agent*> all = living();
+  for (unsigned chosen = 0; chosen < 1U << all.size(); ++chosen) {
+    std::map<std::int64_t, std::set<int>> ranks;
+    int seats = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if ((chosen >> i & 1U) == 0) continue;
+      const Report& report = all[i]->membership().report();
+      ++seats;
+      for (const Ticket& ticket : {report.run, report.offered}) ranks[ticket.serial].insert(ticket.rank);
     }
+    const bool good = seats <= most && std::all_of(nodes_of.begin(), nodes_of.end(), [&](const auto& round) {
+                        const std::set<int>& here = ranks[round.first];
+                        const int count = 2 * static_cast<int>(here.size());
+                        return count > round.second || (count == round.second && here.count(0) != 0);
+                      });
+    if (good) return true;
   }
-  const int here = static_cast<int>(ranks.size());
-  return 2 * here > nodes || (2 * here == nodes && ranks.count(0) != 0);
+  return false;
 }
 
 bool World::a_round_is_due() const {
   const RoundRule& rule = shape_.rules.coordinator.round;
   std::set<int> hosts;
   std::int64_t ran = 0;
-  std::int64_t offered = 0;
   for (const Agent* agent : living()) {
     hosts.insert(agent->process().host);
     ran = std::max(ran, agent->membership().report().run.serial);
-    offered = std::max(offered, agent->membership().report().offered.serial);
   }
   if (static_cast<int>(hosts.size()) < (rule.ranks_given ? rule.max_nodes : rule.min_nodes)) return false;
   if (listeners_.empty()) return false;
-  if (ran == 0 && offered == 0) {
-    return listeners_.count(0) != 0;  // who is to lead first
+  if (shape_.rules.link.endpoints == 1) return true;
+  std::map<std::int64_t, int> needed;
+  for (const Agent* agent : living()) {
+    const Report& report = agent->membership().report();
+    if (ran != 0 && report.run.serial == ran) needed[ran] = report.run.nodes;
+    if (report.offered.serial <= ran) continue;
+    needed[report.offered.serial] = report.offered.nodes;
+    if (report.offered.after_serial > ran) needed[report.offered.after_serial] = report.offered.after_nodes;
   }
-  return shape_.rules.link.endpoints == 1 || (present(ran) && (offered <= ran || present(offered)));
+  if (needed.empty()) return listeners_.count(0) != 0 && rounds_.empty();  // who is to lead first
+  return can_be_seated(needed, rule.max_nodes);
 }
 
 void World::check_settled() {
@@ -424,8 +447,8 @@ void World::note_states() {
 }
 
 bool World::run_until(TimePoint limit) {
-  while (result_.fault.empty() && time_.step(limit)) note_states();
-  return result_.fault.empty();
+  while (result_.fault.empty() && !result_.beyond_promise && time_.step(limit)) note_states();
+  return result_.fault.empty() && !result_.beyond_promise;
 }
 
 WalkResult World::run() {

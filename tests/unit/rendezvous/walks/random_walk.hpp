@@ -12,6 +12,7 @@ struct WalkResult {
   int rounds = 0;     // whose workers ran
   int takeovers = 0;  // rounds of another leader than the one before
   bool finished = false;
+  bool beyond_promise = false;  // ended there: the first endpoint began another run of that name
 };
 
 WalkResult walk(std::uint64_t seed, bool traced);
