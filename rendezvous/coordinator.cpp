@@ -168,11 +168,17 @@ bool Coordinator::superseded(std::int64_t offered) const {
 
 std::set<Coordinator::Reference> Coordinator::references() const {
   const std::int64_t ran = last_run();
+  std::map<std::int64_t, std::int64_t> last_of_term;
+  for (const auto& [id, peer] : peers_) {
+    std::int64_t& last = last_of_term[peer.report.offered.serial >> kOfferBits];
+    last = std::max(last, peer.report.offered.serial);
+  }
   std::set<Reference> found;
   for (const auto& [id, peer] : peers_) {
     const Report& report = peer.report;
     if (report.run.serial != 0 && report.run.serial == ran) found.insert({ran, report.run.nodes});
-    if (report.offered.serial <= ran || superseded(report.offered.serial)) continue;
+    const std::int64_t last = last_of_term.at(report.offered.serial >> kOfferBits);
+    if (report.offered.serial <= ran || report.offered.serial < last) continue;
     found.insert({report.offered.serial, report.offered.nodes});
     const std::int64_t after = report.offered.after_serial;
     if (after != 0 && after >= ran) {
@@ -358,17 +364,39 @@ std::vector<Candidate> Coordinator::waiting() const {
   }
   std::sort(candidates.begin(), candidates.end(),
             [](const Candidate& a, const Candidate& b) { return a.arrival < b.arrival; });
-  // Without more than half of those that have had a place there can be no round.
-  std::set<int> had_a_place;
-  for (const auto& [serial, holders] : holders_) {
-    for (const auto& [rank, id] : holders) {
-      if (const Peer* peer = alive(id)) had_a_place.insert(peer->arrival);
+  return candidates;
+}
+
+// First, of each round that the next one must follow, more than half of the nodes.
+Seating Coordinator::seat_quorums() const {
+  std::set<int> needed;  // arrivals
+  for (auto reference = known_.rbegin(); reference != known_.rend(); ++reference) {
+    const auto holders = holders_.find(reference->serial);
+    if (holders == holders_.end()) continue;
+    int present = 0;
+    bool lowest = false;
+    for (const bool counted_already : {true, false}) {
+      for (const auto& [rank, id] : holders->second) {
+        const Peer* peer = alive(id);
+        const bool counted = left_.count(id) != 0 || (peer && needed.count(peer->arrival) != 0);
+        const bool waits = peer && peer->report.state == AgentState::Waiting && peer->refusal.empty();
+        const bool more = !counted && waits && !is_quorum(present, lowest, reference->nodes);
+        if (counted_already ? !counted : !more) continue;
+        if (!counted) needed.insert(peer->arrival);
+        ++present;
+        lowest = lowest || rank == 0;
+      }
     }
   }
-  std::stable_partition(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
-    return had_a_place.count(candidate.arrival) != 0;
-  });
-  return candidates;
+  std::vector<Candidate> candidates = waiting();
+  std::stable_partition(candidates.begin(), candidates.end(),
+                        [&](const Candidate& candidate) { return needed.count(candidate.arrival) != 0; });
+  Seating seating;
+  for (Candidate& candidate : candidates) {
+    const bool fits = static_cast<int>(seating.seated.size()) < rules_.round.max_nodes;
+    (fits ? seating.seated : seating.surplus).push_back(std::move(candidate));
+  }
+  return seating;
 }
 
 bool Coordinator::gather(TimePoint now) {
@@ -394,7 +422,8 @@ bool Coordinator::gather(TimePoint now) {
     wake_at(told_at_ + kTellEvery);
     return false;
   }
-  const Seating seating = seat(waiting(), rules_.round);
+  Seating seating = seat(waiting(), rules_.round);
+  if (!may_follow_last_round(seating)) seating = seat_quorums();
   if (rules_.round.ranks_given) refuse_claims(seating);
   const int seated = static_cast<int>(seating.seated.size());
   const bool all = seated == rules_.round.max_nodes;

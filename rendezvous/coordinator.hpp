@@ -139,6 +139,7 @@ class Coordinator {
   int lost_nodes() const;
   std::vector<Candidate> waiting() const;
   std::set<Reference> references() const;
+  Seating seat_quorums() const;
   bool superseded(std::int64_t offered) const;
   bool lets_go(const Report& report) const;
   std::int64_t last_run() const;
