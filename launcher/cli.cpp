@@ -13,12 +13,14 @@
 #include "launcher/process/exit_status.hpp"
 #include "launcher/process/line_filter.hpp"
 #include "launcher/text.hpp"
+#include "rendezvous/etcd/etcd_options.hpp"
 
 namespace cpprun::launcher {
 namespace {
 
 constexpr std::uint16_t kDefaultMasterPort = 29500;
 constexpr std::uint16_t kDefaultRendezvousPort = 29400;
+constexpr std::uint16_t kDefaultEtcdPort = 2379;
 constexpr std::size_t kMostEndpoints = 16;
 // What --shutdown-timeout falls back on.
 constexpr const char* kShutdownTimeout = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
@@ -154,11 +156,25 @@ std::vector<rendezvous::Endpoint> endpoints_in(const RawOptions& raw) {
   }
 }
 
+void set_backend(LaunchConfig& config, const RawOptions& raw) {
+  config.rdzv_backend = raw.rdzv_backend;
+  if (raw.rdzv_backend == "etcd-v2") {
+    config.rdzv_backend = "etcd";
+    config.rdzv_notice = "--rdzv-backend etcd-v2: etcd is spoken to in its version 3, as with etcd";
+    return;
+  }
+  for (const char* known : {"static", "c10d", "etcd"}) {
+    if (raw.rdzv_backend == known) return;
+  }
+  refuse("--rdzv-backend", raw.rdzv_backend, "a backend of this version: static, c10d, etcd or etcd-v2");
+}
+
 void set_settings(LaunchConfig& config, const RawOptions& raw) {
   try {
     config.rdzv_settings = rendezvous::parse_settings(raw.rdzv_conf);
     check_settings(config.rdzv_settings);
-    config.rdzv_limits = rendezvous::limits_of(config.rdzv_settings, raw.rdzv_backend == "static");
+    config.rdzv_limits = rendezvous::limits_of(config.rdzv_settings, config.rdzv_backend);
+    if (config.rdzv_backend == "etcd") rendezvous::etcd_options_of(config.rdzv_settings);  // throws if wrong
   } catch (const rendezvous::SettingsError& error) {
     throw BadValue{"--rdzv-conf", error.what(), ""};
   }
@@ -176,10 +192,11 @@ void set_meeting_point(LaunchConfig& config, const RawOptions& raw,
   const bool is_static = raw.rdzv_backend == "static";
   const bool by_master = is_static && raw.rdzv_endpoint.empty();
   if (is_static && config.min_nodes != config.max_nodes) {
-    refuse("--nnodes", raw.nnodes, "a fixed number, as --rdzv-backend static needs (c10d takes a range)");
+    refuse("--nnodes", raw.nnodes,
+           "a fixed number, as --rdzv-backend static needs (c10d and etcd take a range)");
   }
   if (is_static && given.size() > 1) {
-    throw BadValue{"--rdzv-endpoint", "a list of endpoints is for --rdzv-backend c10d", ""};
+    throw BadValue{"--rdzv-endpoint", "a list of endpoints is for --rdzv-backend c10d or etcd", ""};
   }
   if (given.size() > kMostEndpoints) {
     throw BadValue{"--rdzv-endpoint", "at most " + std::to_string(kMostEndpoints) + " endpoints can be given",
@@ -188,33 +205,33 @@ void set_meeting_point(LaunchConfig& config, const RawOptions& raw,
   if (!by_master && is_static && !given.front().port) refuse_without_port(raw);
   config.endpoints = given;
   if (by_master) config.endpoints = {{raw.master_addr, config.master_port.value_or(kDefaultMasterPort)}};
+  const bool etcd = config.rdzv_backend == "etcd";
   for (rendezvous::Endpoint& endpoint : config.endpoints) {
-    if (!endpoint.port) endpoint.port = kDefaultRendezvousPort;
+    if (!endpoint.port) endpoint.port = etcd ? kDefaultEtcdPort : kDefaultRendezvousPort;
     if (*endpoint.port != 0) continue;
-    throw BadValue{by_master ? "--master-port" : "--rdzv-endpoint",
-                   "port 0 is for one node: several need a port that all know", ""};
+    throw BadValue{
+        by_master ? "--master-port" : "--rdzv-endpoint",
+        etcd ? "etcd listens at no port 0" : "port 0 is for one node: several need a port that all know", ""};
   }
 }
 
 void set_rendezvous(LaunchConfig& config, const RawOptions& raw) {
   const std::vector<rendezvous::Endpoint> endpoints = endpoints_in(raw);
   const rendezvous::Endpoint& endpoint = endpoints.front();
+  set_backend(config, raw);
   set_settings(config, raw);
-  config.rdzv_backend = raw.rdzv_backend;
   config.run_id = raw.rdzv_id;
   config.master_addr = raw.master_addr;
   if (!raw.master_port.empty()) {
     config.master_port = static_cast<std::uint16_t>(number("--master-port", raw.master_port, 0, 65535));
   }
   if (!raw.local_addr.empty()) config.local_addr = raw.local_addr;
-  if (raw.rdzv_backend != "static" && raw.rdzv_backend != "c10d") {
-    refuse("--rdzv-backend", raw.rdzv_backend, "a backend of this version: static or c10d");
-  }
   if (raw.rdzv_id.size() > kLongestRunId)
     refuse("--rdzv-id", raw.rdzv_id.substr(0, 32) + "...", "short enough");
   const bool is_static = raw.rdzv_backend == "static";
+  const bool is_etcd = config.rdzv_backend == "etcd";
   const bool nowhere = is_static ? raw.rdzv_endpoint.empty() && !config.master_port
-                                 : raw.rdzv_endpoint.empty() || endpoint.port == 0;
+                                 : raw.rdzv_endpoint.empty() || (endpoint.port == 0 && !is_etcd);
   config.standalone = raw.standalone || (config.max_nodes == 1 && nowhere);
   if (raw.rdzv_id.empty() || (config.standalone && raw.rdzv_id == "none")) config.run_id = random_id();
   if (!config.standalone && (config.max_nodes > 1 || !is_static))

@@ -129,7 +129,8 @@ void Options::flag(const std::string& names, bool& value, const std::string& hel
 
 void Options::add_nodes_and_workers() {
   group_ = "Nodes and workers";
-  option("--nnodes", raw_.nnodes, "N|MIN:MAX", "number of nodes; a range only where both ends are equal");
+  option("--nnodes", raw_.nnodes, "N|MIN:MAX",
+         "number of nodes, or least and most: they may join and leave (c10d)");
   option("-n,--nproc-per-node,--ppn", raw_.nproc_per_node, "N|auto|cpu|gpu",
          "workers on this node: a number; gpu: one for each GPU that a worker would see; cpu: one for each "
          "CPU that "
@@ -152,8 +153,9 @@ void Options::add_rendezvous() {
   flag("--standalone", raw_.standalone,
        "one node, a store on 127.0.0.1 and a free port; the default for one node unless --master-port, "
        "--rdzv-endpoint or --rdzv-backend say otherwise");
-  option("--rdzv-backend", raw_.rdzv_backend, "static|c10d", "how the nodes meet");
-  option("--rdzv-endpoint", raw_.rdzv_endpoint, "HOST[:PORT]", "where the nodes meet");
+  option("--rdzv-backend", raw_.rdzv_backend, "static|c10d|etcd|etcd-v2", "how the nodes meet");
+  option("--rdzv-endpoint", raw_.rdzv_endpoint, "HOST[:PORT],...",
+         "where the nodes meet; the next one leads when the first is lost");
   option("--rdzv-id", raw_.rdzv_id, "ID", "name of the run, equal on all nodes");
   option("--rdzv-conf", raw_.rdzv_conf, "K=V,...", "settings of the rendezvous");
   option("--master-addr", raw_.master_addr, "ADDR", "address of rank 0's node (static rendezvous)");

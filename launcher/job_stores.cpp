@@ -3,17 +3,21 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <system_error>
-#include <thread>
 
 #include "launcher/process/open_files.hpp"
 #include "launcher/vital_task.hpp"
 #include "rendezvous/council/council_link.hpp"
 #include "rendezvous/dynamic_rendezvous.hpp"
+#include "rendezvous/etcd/etcd_council.hpp"
+#include "rendezvous/etcd/etcd_link.hpp"
 #include "rendezvous/solo_rendezvous.hpp"
+#include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/this_host.hpp"
 
 namespace cpprun::launcher {
@@ -23,9 +27,19 @@ constexpr char kLoopback[] = "127.0.0.1";
 // How long a port may be taken by somebody's passing connection, which nobody listens at.
 constexpr std::chrono::seconds kPortPatience(2);
 constexpr std::chrono::milliseconds kPortPause(20);
+// How often one that waits for a name says so.
+constexpr std::chrono::seconds kSayEvery(10);
+constexpr char kEtcdPrefix[] = "/torchelastic/p2p";  // torchrun's
+// Of one request to etcd.
+constexpr std::chrono::milliseconds kLeastEtcdLimit(500);
+constexpr std::chrono::milliseconds kMostEtcdLimit(3000);
 
 bool is_static(const LaunchConfig& config) {
   return config.rdzv_backend == "static";
+}
+
+bool is_etcd(const LaunchConfig& config) {
+  return config.rdzv_backend == "etcd";
 }
 
 std::vector<store::StoreEndpoint> endpoints(const LaunchConfig& config) {
@@ -42,8 +56,13 @@ rendezvous::CoordinatorRules rules(const LaunchConfig& config) {
   rules.last_call = config.rdzv_limits.last_call;
   rules.death_limit = config.rdzv_limits.death_limit();
   rules.stop_margin = config.rdzv_limits.stop_margin();
-  rules.endpoints = static_cast<int>(config.endpoints.size());
+  // In etcd one is elected, and nobody is who cannot reach it.
+  rules.endpoints = is_etcd(config) ? 1 : static_cast<int>(config.endpoints.size());
   return rules;
+}
+
+std::string seconds_text(async::Clock::duration span) {
+  return std::to_string(std::chrono::ceil<std::chrono::seconds>(span).count()) + " s";
 }
 
 bool somebody_listens(asio::io_context& io, std::uint16_t port) {
@@ -53,54 +72,137 @@ bool somebody_listens(asio::io_context& io, std::uint16_t port) {
   return !error;
 }
 
+std::string etcd_prefix(const LaunchConfig& config) {
+  const auto given = config.rdzv_settings.find("etcd_prefix");
+  return given == config.rdzv_settings.end() ? kEtcdPrefix : given->second;
+}
+
+// An endpoint that does not answer is left for the next one while the lease holds.
+rendezvous::EtcdOptions etcd_options(const LaunchConfig& config) {
+  const std::chrono::milliseconds death_limit = config.rdzv_limits.death_limit();
+  rendezvous::EtcdOptions options = rendezvous::etcd_options_of(config.rdzv_settings);
+  options.request_limit = std::clamp(death_limit / 3, kLeastEtcdLimit, kMostEtcdLimit);
+  options.silence_limit = std::max(death_limit, kLeastEtcdLimit);
+  return options;
+}
+
+std::vector<rendezvous::EtcdEndpoint> etcd_endpoints(const LaunchConfig& config) {
+  std::vector<rendezvous::EtcdEndpoint> endpoints;
+  for (const rendezvous::Endpoint& endpoint : config.endpoints)
+    endpoints.push_back({endpoint.host, *endpoint.port});
+  return endpoints;
+}
+
 }  // namespace
 
-JobStores::JobStores(asio::io_context& io, const LaunchConfig& config) : io_(io), config_(config) {
-  if (!config.meets_peers()) {
+struct JobStores::EtcdParts {
+  EtcdParts(asio::any_io_executor executor, const LaunchConfig& config)
+      : keys(rendezvous::keys_of(etcd_prefix(config), config.run_id)),
+        client(etcd_endpoints(config), etcd_options(config)),
+        session(executor, client, {config.rdzv_limits.death_limit(), config.rdzv_limits.keep_alive_interval}),
+        council(executor,
+                {rendezvous::host_name() + " (pid " + std::to_string(::getpid()) + ")", keys, rules(config)},
+                client, session) {}
+
+  rendezvous::EtcdKeys keys;
+  rendezvous::EtcdClient client;
+  rendezvous::EtcdSession session;
+  rendezvous::EtcdCouncil council;
+};
+
+JobStores::~JobStores() = default;
+
+JobStores::JobStores(asio::io_context& io, const LaunchConfig& config) : io_(io), config_(config) {}
+
+awaitable<void> JobStores::open() {
+  if (!config_.meets_peers()) {
     std::optional<asio::ip::address> address;  // every interface, unless nobody outside may come
-    if (config.standalone) address = asio::ip::address_v4::loopback();
+    if (config_.standalone) address = asio::ip::address_v4::loopback();
     workers_ = std::make_unique<store::StoreServer>(
-        store::bind_acceptor(io, address, config.master_port.value_or(0)));
-    return;
+        store::bind_acceptor(io_, address, config_.master_port.value_or(0)));
+    co_return;
   }
-  for (std::size_t i = 0; i < config.endpoints.size() && !agents_; ++i) {
-    if (may_serve(i) && bind_endpoint(i)) own_endpoint_ = static_cast<int>(i);
+  if (is_etcd(config_)) {
+    meet_in_etcd();
+    co_return;
+  }
+  const std::size_t count = config_.endpoints.size();
+  const std::chrono::milliseconds limit =
+      std::min(config_.rdzv_limits.connect_timeout, config_.rdzv_limits.join_timeout);
+  std::size_t unknown = 0;
+  for (std::size_t i = 0; i < count && !agents_; ++i) {
+    const std::optional<bool> own = co_await may_serve(i, async::Deadline::after(limit / count));
+    unknown += own ? 0 : 1;
+    if (!own.value_or(false)) continue;
+    const bool bound = co_await bind_endpoint(i);
+    if (bound) own_endpoint_ = static_cast<int>(i);
+  }
+  if (unknown == count) {
+    throw rendezvous::RendezvousError(rendezvous::RendezvousError::Kind::Timeout,
+                                      "timed out: no name server answered for " +
+                                          config_.endpoints.front().host + " within " + seconds_text(limit) +
+                                          "; see /etc/resolv.conf, or give --rdzv-endpoint an address");
   }
   if (!agents_) {
     spdlog::debug("the rendezvous is served by other agents");
-    return;
+    co_return;
   }
   raise_open_file_limit();  // each agent of the job takes a connection
-  rendezvous::CouncilConfig council{config.run_id, endpoints(config), rules(config)};
+  rendezvous::CouncilConfig council{config_.run_id, endpoints(config_), rules(config_)};
   council.rules.own_endpoint = own_endpoint_;
-  council_ = std::make_unique<rendezvous::Council>(io.get_executor(), std::move(council), *agents_);
+  council_ = std::make_unique<rendezvous::Council>(io_.get_executor(), std::move(council), *agents_);
 }
 
-// Whether other agents look for this one at the endpoint.
-bool JobStores::may_serve(std::size_t endpoint) const {
-  if (is_static(config_)) return config_.node_rank == 0;
-  if (config_.rdzv_limits.is_host && (endpoint == 0 || !*config_.rdzv_limits.is_host)) {
-    return *config_.rdzv_limits.is_host;
+void JobStores::meet_in_etcd() {
+  try {
+    etcd_ = std::make_unique<EtcdParts>(io_.get_executor(), config_);
+  } catch (const rendezvous::SettingsError& error) {
+    throw UsageError(std::string("--rdzv-conf: ") + error.what());
   }
-  return rendezvous::is_this_host(config_.endpoints[endpoint].host);
+}
+
+// Whether other agents look for this one at the endpoint; nothing if that could not be found out in time.
+awaitable<std::optional<bool>> JobStores::may_serve(std::size_t endpoint, async::Deadline limit) {
+  if (is_static(config_)) co_return config_.node_rank == 0;
+  if (config_.rdzv_limits.is_host && (endpoint == 0 || !*config_.rdzv_limits.is_host)) {
+    co_return *config_.rdzv_limits.is_host;
+  }
+  const std::string& name = config_.endpoints[endpoint].host;
+  const std::optional<bool> known = rendezvous::is_this_host(name);
+  if (known) co_return known;
+  store::HostLookups lookups;
+  for (;;) {
+    const async::Deadline say = async::Deadline::earlier(limit, async::Deadline::after(kSayEvery));
+    const store::HostAddresses host = co_await lookups.look_up(name, 0, say);
+    if (host.answered) {
+      co_return std::any_of(
+          host.endpoints.begin(), host.endpoints.end(),
+          [](const asio::ip::tcp::endpoint& at) { return rendezvous::is_own_address(at.address()); });
+    }
+    if (limit.passed()) co_return std::nullopt;
+    spdlog::info("rendezvous: waiting for a name server's answer for {}, up to {} more", name,
+                 seconds_text(limit.remaining()));
+  }
 }
 
 // False where another agent of this machine serves the endpoint already.
-bool JobStores::bind_endpoint(std::size_t endpoint) {
+awaitable<bool> JobStores::bind_endpoint(std::size_t endpoint) {
   const std::uint16_t port = *config_.endpoints[endpoint].port;
   const bool inferred = !is_static(config_) && !config_.rdzv_limits.is_host;
   const async::Deadline limit = async::Deadline::after(kPortPatience);
+  asio::steady_timer timer(io_);
   for (;;) {
     try {
       agents_ =
           std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, port), config_.run_id);
-      return true;
+      co_return true;
     } catch (const std::system_error& error) {
       if (!inferred || error.code() != std::errc::address_in_use) throw;
-      if (somebody_listens(io_, port)) return false;
+      if (somebody_listens(io_, port)) co_return false;
       if (limit.passed()) throw;
     }
-    std::this_thread::sleep_for(kPortPause);  // nothing runs on this thread yet
+    timer.expires_after(kPortPause);
+    co_await timer.async_wait(asio::use_awaitable);
   }
 }
 
@@ -109,6 +211,7 @@ void JobStores::serve(async::TaskGroup& tasks) {
   if (agents_) tasks.start(vital(agents_->run()));
   if (workers_) tasks.start(vital(workers_->run()));
   if (council_) tasks.start(vital(council_->run()));
+  if (etcd_) tasks.start(vital(etcd_->council.run()));
 }
 
 std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
@@ -131,8 +234,28 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
   config.node.workers = config_.nproc_per_node;
   config.limits = config_.rdzv_limits;
   config.open_store = open_store;
-  config.replaceable_leader = config_.endpoints.size() > 1;
-  config.council = council_.get();
+  config.replaceable_leader = etcd_ || config_.endpoints.size() > 1;
+  config.may_rejoin = config_.min_nodes < config_.max_nodes || config_.max_restarts > 0;
+  config.farewell = council_.get();
+  if (etcd_) {
+    config.farewell = &etcd_->council;
+    config.nobody = "etcd did not answer";
+    config.leader = "etcd";
+  }
+  return std::make_unique<rendezvous::DynamicRendezvous>(
+      io_.get_executor(), std::move(config),
+      [this](rendezvous::Membership& membership, async::Event& changed) {
+        return make_link(membership, changed);
+      });
+}
+
+std::unique_ptr<rendezvous::LeaderLink> JobStores::make_link(rendezvous::Membership& membership,
+                                                             async::Event& changed) {
+  if (etcd_) {
+    const rendezvous::EtcdLinkConfig link{etcd_->keys, config_.local_addr.has_value()};
+    return std::make_unique<rendezvous::EtcdLink>(io_.get_executor(), link, etcd_->client, etcd_->session,
+                                                  membership, changed);
+  }
   rendezvous::CouncilLinkConfig link;
   link.run_id = config_.run_id;
   link.endpoints = endpoints(config_);
@@ -140,11 +263,7 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
   link.fixed_address = config_.local_addr.has_value();
   link.interval = config_.rdzv_limits.keep_alive_interval;
   link.death_limit = config_.rdzv_limits.death_limit();
-  return std::make_unique<rendezvous::DynamicRendezvous>(
-      io_.get_executor(), std::move(config),
-      [this, link](rendezvous::Membership& membership, async::Event& changed) {
-        return std::make_unique<rendezvous::CouncilLink>(io_.get_executor(), link, membership, changed);
-      });
+  return std::make_unique<rendezvous::CouncilLink>(io_.get_executor(), link, membership, changed);
 }
 
 rendezvous::StoreEndpoint JobStores::open_worker_store(const std::string& own_address) {

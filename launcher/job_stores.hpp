@@ -10,6 +10,8 @@
 #include "launcher/launch_config.hpp"
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/council/council.hpp"
+#include "rendezvous/leader_link.hpp"
+#include "rendezvous/membership.hpp"
 #include "rendezvous/rendezvous_handler.hpp"
 #include "rendezvous/store/store_server.hpp"
 
@@ -17,22 +19,32 @@ namespace cpprun::launcher {
 
 class JobStores {
  public:
-  // Binds what this node is to serve from the start. `config` outlives this. Throws std::system_error that
-  // names a port in use.
+  // `config` outlives this.
   JobStores(asio::io_context& io, const LaunchConfig& config);
+  ~JobStores();
 
-  // Serves until cancelled; further servers are started in `tasks`.
+  // Binds what this node is to serve from the start, which it may have to look up the endpoints' names for.
+  // Cancel-safe. Throws std::system_error that names a port in use, and RendezvousError where no name was
+  // answered for within the limit of connecting.
+  awaitable<void> open();
+
+  // After open(): serves until cancelled; further servers are started in `tasks`.
   void serve(async::TaskGroup& tasks);
 
-  // The rendezvous that fits the configuration.
+  // After open(): the rendezvous that fits the configuration.
   std::unique_ptr<rendezvous::RendezvousHandler> make_handler();
 
   // Where this process serves the agents: the address of this machine by which other machines' agents came.
   std::optional<asio::ip::address> reached_at() const;
 
  private:
-  bool may_serve(std::size_t endpoint) const;
-  bool bind_endpoint(std::size_t endpoint);
+  struct EtcdParts;
+
+  void meet_in_etcd();
+  std::unique_ptr<rendezvous::LeaderLink> make_link(rendezvous::Membership& membership,
+                                                    async::Event& changed);
+  awaitable<std::optional<bool>> may_serve(std::size_t endpoint, async::Deadline limit);
+  awaitable<bool> bind_endpoint(std::size_t endpoint);
   rendezvous::StoreEndpoint open_worker_store(const std::string& own_address);
 
   asio::io_context& io_;
@@ -42,6 +54,7 @@ class JobStores {
   std::unique_ptr<store::StoreServer> workers_;
   int own_endpoint_ = -1;  // where agents_ serves, in the list
   std::unique_ptr<rendezvous::Council> council_;
+  std::unique_ptr<EtcdParts> etcd_;
 };
 
 }  // namespace cpprun::launcher

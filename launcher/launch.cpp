@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
@@ -30,6 +31,9 @@
 extern char** environ;
 
 namespace cpprun::launcher {
+
+using namespace boost::asio::experimental::awaitable_operators;
+
 namespace {
 
 // A reader of stderr that takes nothing for so long will not read the report.
@@ -170,6 +174,16 @@ std::optional<std::string> own_master_addr(const LaunchConfig& config) {
   return given ? std::optional<std::string>(config.endpoints.front().host) : std::nullopt;
 }
 
+// What an operation threw, as a value: a race waits for the first that succeeds.
+awaitable<std::exception_ptr> failure_of(awaitable<void> operation) {
+  try {
+    co_await std::move(operation);
+  } catch (...) {
+    co_return std::current_exception();
+  }
+  co_return nullptr;
+}
+
 // Everything that lives as long as the agent. Parts first, the group whose tasks use them last.
 class AgentProcess {
  public:
@@ -181,7 +195,6 @@ class AgentProcess {
         folder_(folder),
         events_(open_event_log(config, spec_)),
         stores_(io_, config),
-        handler_(stores_.make_handler()),
         reaper_(io_),
         stop_signal_(io_, config.signals_to_handle, seat.guardian_pipe),
         consoles_{Console(io_.get_executor(), STDOUT_FILENO), Console(io_.get_executor(), STDERR_FILENO)},
@@ -207,7 +220,6 @@ class AgentProcess {
 
  private:
   awaitable<void> run_agent() {
-    stores_.serve(tasks_);
     tasks_.start(vital(reaper_.run()));
     tasks_.start(vital(stop_signal_.watch_signals()));
     tasks_.start(vital(stop_signal_.watch_guardian()));
@@ -216,12 +228,10 @@ class AgentProcess {
     const std::chrono::milliseconds limit =
         stuck_limit(std::getenv("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"));
     if (limit.count() > 0) tasks_.start(vital(runner_.watch_stuck(limit)));
-    LoggedRendezvous handler(*handler_, events_);
-    Agent agent(agent_config_, spec_, handler, runner_, stop_signal_, folder_);
     std::string last_word = "the agent that led the run has ended";
     std::exception_ptr failure;
     try {
-      result_ = co_await agent.run();
+      result_ = co_await open_and_run();
       const StoppedBy* stopped = std::get_if<StoppedBy>(&*result_);
       events_.agent_ended(stopped ? "stopped by " + signal_name(stopped->signal) : std::string());
     } catch (const std::exception& error) {
@@ -229,10 +239,28 @@ class AgentProcess {
       events_.agent_ended(error.what());
       last_word += std::string(": ") + error.what();
     }
-    co_await handler_->close(std::move(last_word));
+    if (handler_) co_await handler_->close(std::move(last_word));
     tasks_.cancel();
     co_await tasks_.join();
     if (failure) std::rethrow_exception(failure);
+  }
+
+  awaitable<RunResult> open_and_run() {
+    awaitable<std::exception_ptr> opened = failure_of(stores_.open());
+    awaitable<void> told_to_stop = stop_signal_.wait();
+    const std::variant<std::exception_ptr, std::monostate> first =
+        co_await (std::move(opened) || std::move(told_to_stop));
+    if (first.index() == 1) {
+      const int signal = stop_signal_.take();
+      spdlog::warn("received {}", signal_name(signal));
+      co_return StoppedBy{signal};
+    }
+    if (std::get<0>(first)) std::rethrow_exception(std::get<0>(first));
+    stores_.serve(tasks_);
+    handler_ = stores_.make_handler();
+    LoggedRendezvous handler(*handler_, events_);
+    Agent agent(agent_config_, spec_, handler, runner_, stop_signal_, folder_);
+    co_return co_await agent.run();
   }
 
   worker::Variables round_environment(const Attempt& attempt) const {
@@ -263,7 +291,7 @@ class AgentProcess {
   EventLog events_;
   asio::io_context io_{1};
   JobStores stores_;
-  const std::unique_ptr<rendezvous::RendezvousHandler> handler_;
+  std::unique_ptr<rendezvous::RendezvousHandler> handler_;  // null until the stores are open
   Reaper reaper_;
   StopSignal stop_signal_;
   Consoles consoles_;
@@ -332,8 +360,8 @@ int print_dry_run(const LaunchConfig& config, const WorkerCommand& command, cons
   plan.spec = worker_spec(config, command, ranks, {});
   plan.folder = std::filesystem::current_path(unknown).string();
   plan.temporary_folder = std::filesystem::temp_directory_path(unknown).string();
-  std::fputs(to_text(plan, config).c_str(), stdout);
-  return std::fflush(stdout) == 0 ? kGood : kSystemRefused;
+  const bool written = std::fputs(to_text(plan, config).c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  return written ? kGood : kSystemRefused;
 }
 
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
@@ -341,6 +369,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
   if (!make_run_folder(folder)) return kWrongUsage;
   spdlog::info("{}{}", describe(config),
                command.interpreter.empty() ? "" : ", Python " + command.interpreter);
+  if (!config.rdzv_notice.empty()) spdlog::warn("{}", config.rdzv_notice);
   warn_of_health_check();
   if (!timer_file.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timer_file.c_str(), 1);  // for the workers
   bool keep_logs = false;

@@ -39,6 +39,7 @@ struct LaunchConfig {
   // rendezvous
   bool standalone = false;
   std::string rdzv_backend = "static";
+  std::string rdzv_notice;  // of a backend that is not quite what was asked for; empty: none
   std::string run_id;
   rendezvous::Settings rdzv_settings;
   rendezvous::RendezvousLimits rdzv_limits;

@@ -26,8 +26,8 @@ int run(const std::vector<std::string>& arguments) {
   std::string printed;
   const std::optional<LaunchConfig> config = parse_command_line(arguments, printed);
   if (!config) {
-    std::fputs(printed.c_str(), stdout);
-    return std::fflush(stdout) == 0 ? 0 : kSystemRefused;
+    const bool written = std::fputs(printed.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+    return written ? 0 : kSystemRefused;
   }
   return launch(*config);
 }

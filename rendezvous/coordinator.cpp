@@ -39,6 +39,8 @@ Coordinator::Coordinator(CoordinatorRules rules, TimePoint now)
 
 void Coordinator::hear(const Report& report, TimePoint now) {
   if (report.state == AgentState::Gone) {
+    if (!claims_.empty()) advance(now);  // its last words may have come at the same time
+    if (lets_go(report)) left_.insert(report.id);
     peers_.erase(report.id);
     return;
   }
@@ -64,16 +66,27 @@ void Coordinator::hear(const Report& report, TimePoint now) {
   }
 }
 
+// Whether this leader knows of all rounds that the agent could stand for elsewhere.
+bool Coordinator::lets_go(const Report& report) const {
+  if (!contested() || stage_ == Stage::Standby || peers_.count(report.id) == 0) return false;
+  const auto known = [&](const Ticket& ticket) {
+    return ticket.serial == 0 || known_.count({ticket.serial, ticket.nodes}) != 0 ||
+           (!new_term_ && ticket.serial >> kOfferBits == serial_ >> kOfferBits) ||
+           (!known_.empty() && ticket.serial < known_.begin()->serial);
+  };
+  return known(report.run) && known(report.offered);
+}
+
 // Where others may lead, a place in a round that this leader does not know of may mean that another has been
 // chosen: it must be chosen again itself.
 void Coordinator::remember(const Ticket& ticket, const std::string& id) {
   if (!contested() || ticket.serial == 0) return;
   const bool oldest = !known_.empty() && ticket.serial < known_.begin()->serial;
   if (oldest) return;
-  const bool own = ticket.serial >> kOfferBits == serial_ >> kOfferBits;
+  const bool own = !new_term_ && ticket.serial >> kOfferBits == serial_ >> kOfferBits;
   const bool known = known_.count({ticket.serial, ticket.nodes}) != 0;
   holders_[ticket.serial][ticket.rank] = id;
-  if (stage_ != Stage::Standby && stage_ != Stage::Over && !own && !known) {
+  if (stage_ != Stage::Standby && stage_ != Stage::Over && !own && !known && !superseded(ticket.serial)) {
     depose("an agent comes from a round of another leader");
   }
 }
@@ -95,13 +108,12 @@ void Coordinator::lose(const std::string& id, TimePoint now) {
 
 void Coordinator::abandon(const std::string& why) {
   if (stage_ == Stage::Over) return;
+  abandoned_ = true;
   if (contested() || stage_ == Stage::Standby) {
     depose(why);
     return;
   }
-  stage_ = Stage::Over;
-  end_ = RoundEnd{true, true, why, ""};
-  ++end_version_;
+  end_run(RoundEnd{true, true, why, ""});
 }
 
 void Coordinator::advance(TimePoint now) {
@@ -138,17 +150,33 @@ bool Coordinator::step(TimePoint now) {
 
 // ---- the lead
 
-std::set<Coordinator::Reference> Coordinator::references() const {
+// Of all that are here.
+std::int64_t Coordinator::last_run() const {
   std::int64_t ran = 0;
   for (const auto& [id, peer] : peers_) ran = std::max(ran, peer.report.run.serial);
+  return ran;
+}
+
+// Whether that offer can run no more, or is named by a later one as the round that it follows: a leader makes
+// another offer in one term only then.
+bool Coordinator::superseded(std::int64_t offered) const {
+  return std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    const std::int64_t other = entry.second.report.offered.serial;
+    return other > offered && other >> kOfferBits == offered >> kOfferBits;
+  });
+}
+
+std::set<Coordinator::Reference> Coordinator::references() const {
+  const std::int64_t ran = last_run();
   std::set<Reference> found;
   for (const auto& [id, peer] : peers_) {
     const Report& report = peer.report;
     if (report.run.serial != 0 && report.run.serial == ran) found.insert({ran, report.run.nodes});
-    if (report.offered.serial <= ran) continue;
+    if (report.offered.serial <= ran || superseded(report.offered.serial)) continue;
     found.insert({report.offered.serial, report.offered.nodes});
-    if (report.offered.after_serial >= ran && report.offered.after_serial != 0) {
-      found.insert({report.offered.after_serial, report.offered.after_nodes});
+    const std::int64_t after = report.offered.after_serial;
+    if (after != 0 && after >= ran) {
+      found.insert({after, report.offered.after_nodes});
     }
   }
   return found;
@@ -162,6 +190,11 @@ bool Coordinator::more_than_half(const Reference& reference, const std::set<std:
   if (holders == holders_.end()) return false;
   for (const auto& [rank, id] : holders->second) {
     const Peer* peer = alive(id);
+    if (left_.count(id) != 0) {
+      ++present;
+      lowest = lowest || rank == 0;
+      continue;
+    }
     if (!peer || peer->report.state != AgentState::Waiting || (of && of->count(id) == 0)) continue;
     ++present;
     lowest = lowest || rank == 0;
@@ -169,7 +202,14 @@ bool Coordinator::more_than_half(const Reference& reference, const std::set<std:
   return is_quorum(present, lowest, reference.nodes);
 }
 
+// Whether those here, or among them `of`, are more than half of each round that the next one must follow.
+bool Coordinator::followed_by(const std::set<std::string>* of) const {
+  return std::all_of(known_.begin(), known_.end(),
+                     [&](const Reference& reference) { return more_than_half(reference, of); });
+}
+
 bool Coordinator::try_to_lead(TimePoint now) {
+  if (abandoned_) return false;
   const std::set<Reference> found = references();
   if (found.empty()) {
     const bool first = rules_.own_endpoint == 0 && static_cast<int>(cleared_.size()) + 1 >= rules_.endpoints;
@@ -197,6 +237,9 @@ bool Coordinator::try_to_lead(TimePoint now) {
 // What the agents know of earlier rounds goes on from there.
 void Coordinator::lead(TimePoint not_before) {
   stage_ = Stage::Gathering;
+  new_term_ = true;
+  left_.clear();
+  followed_ = advanced_;
   not_before_ = std::max(not_before_, not_before);
   for (const auto& [id, peer] : peers_) {
     for (const Ticket& ticket : {peer.report.run, peer.report.offered}) {
@@ -209,6 +252,9 @@ void Coordinator::lead(TimePoint not_before) {
 }
 
 void Coordinator::depose(const std::string& why) {
+  if (contested() && (stage_ == Stage::Running || stage_ == Stage::Ending)) {  // leases are out
+    not_before_ = std::max(not_before_, lease(TimePoint::max()) + rules_.stop_margin);
+  }
   stage_ = Stage::Standby;
   run_.reset();
   offer_.reset();
@@ -219,7 +265,7 @@ void Coordinator::depose(const std::string& why) {
 }
 
 Coordinator::TimePoint Coordinator::lease(TimePoint now) const {
-  if (stage_ == Stage::Standby) return now;
+  if (stage_ == Stage::Standby || stage_ == Stage::Over) return now;
   if (!contested() || !run_ || stage_ == Stage::Gathering || stage_ == Stage::Offering) {
     return now + rules_.death_limit;
   }
@@ -227,7 +273,8 @@ Coordinator::TimePoint Coordinator::lease(TimePoint now) const {
   std::vector<TimePoint> followed;
   for (const std::string& id : run_->ids) {
     const auto peer = peers_.find(id);
-    followed.push_back(peer == peers_.end() ? TimePoint() : peer->second.followed);
+    const TimePoint gone = left_.count(id) != 0 ? TimePoint::max() : TimePoint();
+    followed.push_back(peer == peers_.end() ? gone : peer->second.followed);
   }
   const TimePoint lowest = followed.front();
   std::sort(followed.begin(), followed.end(), std::greater<>());
@@ -241,7 +288,12 @@ Coordinator::TimePoint Coordinator::lease(TimePoint now) const {
 
 void Coordinator::bury_silent(TimePoint now) {
   for (auto& [id, peer] : peers_) {
-    if (!peer.dead && now - peer.heard >= rules_.death_limit) bury(peer, now);
+    if (peer.dead) continue;
+    if (now - peer.heard >= rules_.death_limit) {
+      bury(peer, now);
+    } else {
+      wake_at(peer.heard + rules_.death_limit);
+    }
   }
   if (stage_ != Stage::Running && stage_ != Stage::Ending) forget_dead();
 }
@@ -270,6 +322,8 @@ bool Coordinator::in_round(const Peer& peer) const {
 }
 
 std::string Coordinator::name(int rank) const {
+  // One that was lost with the leader before this one.
+  if (run_->ids[static_cast<std::size_t>(rank)].empty()) return "node " + std::to_string(rank);
   return describe(run_->nodes[static_cast<std::size_t>(rank)], rank);
 }
 
@@ -294,16 +348,26 @@ int Coordinator::lost_nodes() const {
 
 std::vector<Candidate> Coordinator::waiting() const {
   std::vector<Candidate> candidates;
+  const std::int64_t last = run_ ? run_->ticket.serial : last_run();
   for (const auto& [id, peer] : peers_) {
     if (peer.dead || !peer.refusal.empty() || peer.report.state != AgentState::Waiting) continue;
     Candidate candidate{peer.arrival, peer.report.node, std::nullopt};
     const Ticket& run = peer.report.run;
-    const bool survivor = run_ ? run.serial == run_->ticket.serial : run.serial != 0 && run.round == round_;
-    if (survivor) candidate.previous_rank = run.rank;
+    if (run.serial != 0 && run.serial == last) candidate.previous_rank = run.rank;
     candidates.push_back(std::move(candidate));
   }
   std::sort(candidates.begin(), candidates.end(),
             [](const Candidate& a, const Candidate& b) { return a.arrival < b.arrival; });
+  // Without more than half of those that have had a place there can be no round.
+  std::set<int> had_a_place;
+  for (const auto& [serial, holders] : holders_) {
+    for (const auto& [rank, id] : holders) {
+      if (const Peer* peer = alive(id)) had_a_place.insert(peer->arrival);
+    }
+  }
+  std::stable_partition(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+    return had_a_place.count(candidate.arrival) != 0;
+  });
   return candidates;
 }
 
@@ -313,6 +377,14 @@ bool Coordinator::gather(TimePoint now) {
     fresh_ = false;
     return true;
   }
+  // Others may have gone on under another leader by now, whom those here are to look for.
+  const bool followed = followed_by(nullptr);
+  if (followed) followed_ = now;
+  if (now - followed_ >= rules_.death_limit) {
+    depose("more than half of the last round's nodes cannot be reached");
+    return true;
+  }
+  if (!followed) wake_at(followed_ + rules_.death_limit);
   const std::ptrdiff_t count = std::count_if(peers_.begin(), peers_.end(), [](const auto& entry) {
     return entry.second.report.state == AgentState::Waiting;
   });
@@ -387,8 +459,7 @@ bool Coordinator::may_follow_last_round(const Seating& seating) const {
   for (const auto& [id, peer] : peers_) {
     if (arrivals.count(peer.arrival) != 0) ids.insert(id);
   }
-  return std::all_of(known_.begin(), known_.end(),
-                     [&](const Reference& reference) { return more_than_half(reference, &ids); });
+  return followed_by(&ids);
 }
 
 void Coordinator::make_offer(const Seating& seating, TimePoint now) {
@@ -398,7 +469,8 @@ void Coordinator::make_offer(const Seating& seating, TimePoint now) {
     by_arrival[peer.arrival] = &peer;
     highest = std::max({highest, peer.report.run.serial, peer.report.offered.serial});
   }
-  if (highest == serial_ && serial_ != 0) {
+  const bool same_term = !std::exchange(new_term_, false) && highest == serial_;
+  if (same_term) {
     ++serial_;
   } else {
     const std::int64_t term = (highest >> (kOfferBits + kEndpointBits)) + 1;
@@ -449,6 +521,7 @@ bool Coordinator::await_acceptance(TimePoint now) {
   if (lost) {
     offer_.reset();
     stage_ = Stage::Gathering;
+    followed_ = now;
     return true;
   }
   wake_at(limit);
@@ -500,7 +573,9 @@ bool Coordinator::watch_round(TimePoint now) {
     std::string lost;
     if (!peer) {
       const bool silent = peers_.count(run_->ids[i]) != 0;
-      lost = silent ? " has not been heard of for " + seconds_text(rules_.death_limit) : " has left";
+      lost = silent                 ? " has not been heard of for " + seconds_text(rules_.death_limit)
+             : run_->ids[i].empty() ? " was lost"
+                                    : " has left";
     } else if (peer->report.state == AgentState::Leaving) {
       lost = " is leaving";
     } else if (!in_round(*peer) ||
@@ -514,8 +589,7 @@ bool Coordinator::watch_round(TimePoint now) {
     finished += peer->report.state == AgentState::Finished ? 1 : 0;
   }
   if (finished == static_cast<int>(run_->ids.size())) {
-    stage_ = Stage::Over;
-    end_.reset();
+    end_run(std::nullopt);
     return true;
   }
   if (finished > 0 || static_cast<int>(run_->ids.size()) >= rules_.round.max_nodes) return false;
@@ -547,11 +621,19 @@ void Coordinator::end_round(RoundEnd end, bool may_be_amended) {
   const int nodes = static_cast<int>(run_->ids.size());
   amendable_ =
       may_be_amended && end.charged && nodes > 1 && rules_.round.min_nodes < static_cast<int>(peers_.size());
-  const bool at_once = end.final && !amendable_;
+  claims_.clear();
+  if (end.final && !amendable_) return end_run(std::move(end));
   end_ = std::move(end);
   ++end_version_;
-  claims_.clear();
-  stage_ = at_once ? Stage::Over : Stage::Ending;
+  stage_ = Stage::Ending;
+}
+
+// Who comes from now on comes for another run, which begins when this one's leader has gone.
+void Coordinator::end_run(std::optional<RoundEnd> end) {
+  stage_ = Stage::Over;
+  end_ = std::move(end);
+  ++end_version_;
+  last_arrival_ = arrivals_;
 }
 
 bool Coordinator::await_stopped(TimePoint now) {
@@ -575,14 +657,14 @@ bool Coordinator::await_stopped(TimePoint now) {
     end_->sentence += "; not counted, since a node was lost";
   }
   if (end_->final) {
-    ++end_version_;
     amendable_ = false;
-    stage_ = Stage::Over;
+    end_run(end_);
     return true;
   }
   restarts_ += end_->charged ? 1 : 0;
   forget_dead();
   stage_ = Stage::Gathering;
+  followed_ = now;
   told_version_++;
   return true;
 }
@@ -595,10 +677,12 @@ Coordinator::OrderKey Coordinator::key_for(const Peer& peer) const {
   if (!peer.refusal.empty()) return {Kind::Refused, 0, 0};
   if (stage_ == Stage::Standby) {
     // One that looks for a new leader is to stay, so that they can be counted.
-    const bool votes = contested() && report.run.serial + report.offered.serial != 0 && !has_workers(report);
+    const bool votes =
+        contested() && !abandoned_ && report.run.serial + report.offered.serial != 0 && !has_workers(report);
     return {votes ? Kind::Wait : Kind::Elsewhere, 0, told_version_};
   }
   if (stage_ == Stage::Over) {
+    if (peer.arrival > last_arrival_) return {Kind::Elsewhere, 0, 0};
     return end_ ? OrderKey{Kind::End, report.run.serial, end_version_} : OrderKey{Kind::Finished, 0, 0};
   }
   const bool member = in_round(peer);
@@ -621,6 +705,8 @@ Order Coordinator::order(const std::string& id) const {
   const OrderKey key = key_for(peer);
   Order order;
   order.kind = key.kind;
+  const bool settled = stage_ == Stage::Gathering || stage_ == Stage::Offering;
+  if (settled && end_ && in_round(peer)) order.end = *end_;
   switch (key.kind) {
     case Order::Kind::Refused:
       order.text = peer.refusal;
@@ -629,6 +715,10 @@ Order Coordinator::order(const std::string& id) const {
     case Order::Kind::Park:
     case Order::Kind::Elsewhere:
       order.text = told_;
+      // For the next leader, should this one be lost.
+      order.ticket.serial = serial_;
+      order.ticket.round = round_;
+      order.ticket.restarts = restarts_;
       break;
     case Order::Kind::End:
       order.ticket = peer.report.run.serial == key.serial ? peer.report.run : peer.report.offered;

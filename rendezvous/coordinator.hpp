@@ -44,6 +44,12 @@ class Coordinator {
   void part(const std::string& id);
   // The agent's lease has run out (etcd).
   void lose(const std::string& id, TimePoint now);
+  // Takes over (etcd) from a leader that is no more and gives no orders any more, once all reports that hold
+  // have been heard: a round that runs goes on, one that is ending ends as was said. `told`: the orders that
+  // hold, by agent, those of lost agents included.
+  void succeed(const std::map<std::string, Order>& told, TimePoint now);
+  // The same where the last word has been spoken: nothing, if the job is done well.
+  void conclude(std::optional<RoundEnd> end);
   // Nobody leads at that endpoint, for sure, nor is about to.
   void clear_endpoint(int endpoint) { cleared_.insert(endpoint); }
   // This process ends: others may lead now or, where they cannot, are to know why it is over.
@@ -65,6 +71,7 @@ class Coordinator {
   bool over() const { return stage_ == Stage::Over; }
   // Agents that have not taken the last word yet; after over().
   std::size_t listeners() const { return peers_.size(); }
+  const std::optional<RoundEnd>& last_word() const { return end_; }  // after over(); nothing: done well
   // Until when the agents may run their workers without hearing from this leader again.
   TimePoint lease(TimePoint now) const;
 
@@ -109,6 +116,9 @@ class Coordinator {
   bool watch_round(TimePoint now);
   bool await_stopped(TimePoint now);
   void lead(TimePoint not_before);
+  Ticket last_round(const std::map<std::string, Order>& told);
+  void rebuild_round(const Ticket& ticket);
+  bool was_over(const std::map<std::string, Order>& told) const;
   void depose(const std::string& why);
   void bury_silent(TimePoint now);
   void bury(Peer& peer, TimePoint now);
@@ -116,6 +126,7 @@ class Coordinator {
   void refuse_claims(const Seating& seating);
   void make_offer(const Seating& seating, TimePoint now);
   void end_round(RoundEnd end, bool may_be_amended);
+  void end_run(std::optional<RoundEnd> end);
   void end_by_loss(const std::string& sentence);
   void give_orders(TimePoint now);
   OrderKey key_for(const Peer& peer) const;
@@ -128,7 +139,11 @@ class Coordinator {
   int lost_nodes() const;
   std::vector<Candidate> waiting() const;
   std::set<Reference> references() const;
+  bool superseded(std::int64_t offered) const;
+  bool lets_go(const Report& report) const;
+  std::int64_t last_run() const;
   bool more_than_half(const Reference& reference, const std::set<std::string>* of) const;
+  bool followed_by(const std::set<std::string>* of) const;
   bool may_follow_last_round(const Seating& seating) const;
   std::string name(int rank) const;
   void wake_at(TimePoint when) { next_wake_ = std::min(next_wake_, when); }
@@ -138,10 +153,14 @@ class Coordinator {
   std::unordered_map<std::string, Peer> peers_;
   std::vector<std::string> changed_;
   std::set<int> cleared_;
+  std::set<std::string> left_;  // agents that have said farewell to this leader: they follow no other
   int arrivals_ = 0;
-  bool fresh_ = true;  // no round of this run is known
+  int last_arrival_ = 0;  // before the end of the run
+  bool fresh_ = true;     // no round of this run is known
+  bool abandoned_ = false;
 
   std::int64_t serial_ = 0;  // of the last offer
+  bool new_term_ = true;     // no offer since this took the lead
   int round_ = -1;           // number of the last round
   int restarts_ = 0;
   std::set<Reference> known_;                                   // rounds that the next one must follow
@@ -154,6 +173,7 @@ class Coordinator {
 
   TimePoint began_;
   TimePoint advanced_;               // the last time
+  TimePoint followed_;               // more than half of the last round were in touch then, or it leads since
   TimePoint not_before_;             // the next round: workers of lost agents may live until then
   std::optional<TimePoint> enough_;  // nodes are there, since then
   TimePoint offered_;

@@ -16,6 +16,8 @@ using Kind = RendezvousError::Kind;
 
 // How often one that waits says for what.
 constexpr std::chrono::seconds kSayEvery(10);
+// For a lost leader to come back, at most.
+constexpr std::chrono::seconds kComebackLimit(60);
 // For the last words of an agent that ends.
 constexpr std::chrono::milliseconds kFarewellLimit(2000);
 
@@ -53,13 +55,20 @@ void DynamicRendezvous::report_changed() {
 
 awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
   Deadline join = Deadline::after(config_.limits.join_timeout);
-  const Deadline connect = Deadline::earlier(join, Deadline::after(config_.limits.connect_timeout));
+  Deadline connect = Deadline::earlier(join, Deadline::after(config_.limits.connect_timeout));
   if (tasks_.empty()) tasks_.start(link_->run());
   membership_.want_place();
   report_changed();
+  const std::chrono::milliseconds comeback =
+      std::min<std::chrono::milliseconds>(config_.limits.connect_timeout, kComebackLimit);
   Clock::time_point say = Clock::now() + kSayEvery;
+  bool was_parked = false;
+  if (was_led_) connect = Deadline::earlier(join, Deadline::after(comeback));
   for (;;) {
-    was_led_ = was_led_ || membership_.knows_leader();
+    if (membership_.knows_leader()) {
+      was_led_ = true;
+      connect = Deadline::earlier(join, Deadline::after(comeback));
+    }
     if (membership_.all_finished()) co_return std::nullopt;
     if (const std::optional<Ticket> ticket = membership_.offered()) {
       std::optional<StoreEndpoint> store;
@@ -67,14 +76,18 @@ awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
       membership_.accept(store);
       report_changed();
     }
-    if (membership_.placed()) co_return begin_round();
-    if (membership_.order().kind == Order::Kind::Park) join = Deadline::after(config_.limits.join_timeout);
+    if (membership_.placed(Clock::now())) co_return begin_round();
+    const bool parked = membership_.order().kind == Order::Kind::Park;
+    if (parked) join = Deadline::after(config_.limits.join_timeout);
+    if (parked && !was_parked) say = Clock::now();
+    was_parked = parked;
     fail_if_hopeless(connect, join);
     if (Clock::now() >= say) {
       say_what_is_waited_for(connect, join);
       say = Clock::now() + kSayEvery;
     }
-    const Clock::time_point limit = was_led_ ? join.time() : connect.time();
+    const bool needs_leader = !membership_.knows_leader() && !(was_led_ && config_.replaceable_leader);
+    const Clock::time_point limit = needs_leader ? connect.time() : join.time();
     co_await changed_.wait_until(std::min(say, limit));
     const bool cancelled = co_await is_cancelled();
     if (cancelled) throw boost::system::system_error(asio::error::operation_aborted);
@@ -91,11 +104,12 @@ void DynamicRendezvous::fail_if_hopeless(Deadline connect, Deadline join) const 
     throw RendezvousError(Kind::Closed, "the run has ended: " + order.end.sentence);
   }
   if (!link_->refusal().empty()) throw RendezvousError(Kind::Connection, link_->refusal());
-  if (was_led_ && !membership_.knows_leader() && !config_.replaceable_leader) {
+  const bool lost = was_led_ && !membership_.knows_leader() && !config_.replaceable_leader;
+  if (lost && (!config_.may_rejoin || connect.passed())) {
     throw RendezvousError(Kind::Connection, "the agent that led the run was lost: " + link_->problem());
   }
   if (!was_led_ && connect.passed()) {
-    throw RendezvousError(Kind::Timeout, "timed out: no agent served the rendezvous within " +
+    throw RendezvousError(Kind::Timeout, "timed out: " + config_.nobody + " within " +
                                              seconds_text(std::min(config_.limits.connect_timeout,
                                                                    config_.limits.join_timeout)) +
                                              ": " + link_->problem());
@@ -113,11 +127,13 @@ void DynamicRendezvous::say_what_is_waited_for(Deadline connect, Deadline join) 
     spdlog::info("rendezvous: the round has all its nodes; waiting as a spare");
   } else if (membership_.knows_leader()) {
     spdlog::info("rendezvous, round {}: {}; waiting up to {} more", membership_.report().run.round + 1,
-                 order.text, seconds_text(join.remaining()));
+                 order.kind == Order::Kind::Offer ? "waiting for all nodes to take their places" : order.text,
+                 seconds_text(join.remaining()));
   } else {
-    spdlog::info("rendezvous: waiting for an agent that leads the run, up to {} more: {}",
-                 seconds_text(was_led_ ? join.remaining() : connect.remaining()),
-                 link_->problem().empty() ? order.text : link_->problem());
+    spdlog::info(
+        "rendezvous: waiting for {}, up to {} more: {}", config_.leader,
+        seconds_text(was_led_ && config_.replaceable_leader ? join.remaining() : connect.remaining()),
+        link_->problem().empty() ? order.text : link_->problem());
   }
 }
 
@@ -130,12 +146,19 @@ RendezvousInfo DynamicRendezvous::begin_round() {
           order.workers, order.store};
 }
 
+// What the link knows of the loss is said too.
+RoundEvent DynamicRendezvous::explained(RoundEvent event) const {
+  RendezvousLost* lost = std::get_if<RendezvousLost>(&event);
+  if (lost && !link_->problem().empty()) lost->reason += ": " + link_->problem();
+  return event;
+}
+
 awaitable<RoundEvent> DynamicRendezvous::round_ended() {
   for (;;) {
     std::optional<RoundEvent> event = membership_.round_event(Clock::now());
     if (event) {
       if (std::holds_alternative<RendezvousLost>(*event)) membership_.forget_leader();
-      co_return std::move(*event);
+      co_return explained(std::move(*event));
     }
     co_await changed_.wait_until(membership_.lease_end().value_or(Clock::time_point::max()));
     const bool cancelled = co_await is_cancelled();
@@ -151,10 +174,25 @@ awaitable<FinishEvent> DynamicRendezvous::finish() {
   for (;;) {
     if (membership_.all_finished()) co_return AllFinished{};
     std::optional<RoundEvent> event = membership_.round_event(Clock::now());
-    if (event) co_return std::visit([](auto& what) -> FinishEvent { return std::move(what); }, *event);
+    if (event) {
+      RoundEvent why = explained(std::move(*event));
+      co_return std::visit([](auto& what) -> FinishEvent { return std::move(what); }, why);
+    }
     co_await changed_.wait_until(membership_.lease_end().value_or(Clock::time_point::max()));
     const bool cancelled = co_await is_cancelled();
     if (cancelled) co_return AllFinished{};  // nobody takes it
+  }
+}
+
+awaitable<Deadline> DynamicRendezvous::fenced_before(Deadline limit) {
+  for (;;) {
+    const Clock::time_point lease_end = membership_.lease_end().value_or(Clock::time_point::max());
+    const Clock::time_point fence = membership_.fence().value_or(Clock::time_point::max());
+    if (Clock::now() >= lease_end && fence < limit.time()) co_return Deadline::at(fence);
+    const Clock::time_point look = fence < limit.time() ? lease_end : Clock::time_point::max();
+    co_await changed_.wait_until(look);
+    const bool cancelled = co_await is_cancelled();
+    if (cancelled) co_return limit;  // nobody takes it
   }
 }
 
@@ -177,7 +215,7 @@ awaitable<RoundEnd> DynamicRendezvous::settled() {
 
 void DynamicRendezvous::leave(RoundEnd wanted) {
   // Where no other can lead, the run ends with this agent.
-  if (config_.council && !config_.replaceable_leader) wanted.final = true;
+  if (config_.farewell && !config_.replaceable_leader) wanted.final = true;
   membership_.leave(std::move(wanted));
   report_changed();
 }
@@ -189,7 +227,7 @@ awaitable<void> DynamicRendezvous::close(std::string why) {
   co_await link_->flush(Deadline::after(kFarewellLimit));
   tasks_.cancel();
   co_await tasks_.join();
-  if (config_.council) co_await config_.council->say_farewell(std::move(why));
+  if (config_.farewell) co_await config_.farewell->say_farewell(std::move(why));
 }
 
 }  // namespace cpprun::rendezvous

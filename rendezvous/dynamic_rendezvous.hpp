@@ -8,7 +8,7 @@
 
 #include "rendezvous/async/event.hpp"
 #include "rendezvous/async/task_group.hpp"
-#include "rendezvous/council/council.hpp"
+#include "rendezvous/farewell.hpp"
 #include "rendezvous/leader_link.hpp"
 #include "rendezvous/membership.hpp"
 #include "rendezvous/rendezvous_handler.hpp"
@@ -21,7 +21,11 @@ struct DynamicRendezvousConfig {
   RendezvousLimits limits;
   OpenWorkerStore open_store;
   bool replaceable_leader = false;  // another agent can take over from the one that leads
-  Council* council = nullptr;       // of this process, where it serves an endpoint
+  bool may_rejoin = false;          // the run may have a place for a node that was cut off from its leader
+  Farewell* farewell = nullptr;     // of this process, where it may lead
+  // In messages: what there was not at first, and what is waited for.
+  std::string nobody = "no agent served the rendezvous";
+  std::string leader = "an agent that leads the run";
 };
 
 // Makes the link to the leader, given the membership that it is to keep informed and what to notify then.
@@ -35,6 +39,7 @@ class DynamicRendezvous : public RendezvousHandler {
   awaitable<std::optional<RendezvousInfo>> next_rendezvous() override;
   awaitable<RoundEvent> round_ended() override;
   awaitable<FinishEvent> finish() override;
+  awaitable<async::Deadline> fenced_before(async::Deadline limit) override;
   void end_round(RoundEnd wanted) override;
   awaitable<RoundEnd> settled() override;
   void leave(RoundEnd wanted) override;
@@ -45,6 +50,7 @@ class DynamicRendezvous : public RendezvousHandler {
   void fail_if_hopeless(async::Deadline connect, async::Deadline join) const;
   void say_what_is_waited_for(async::Deadline connect, async::Deadline join) const;
   RendezvousInfo begin_round();
+  RoundEvent explained(RoundEvent event) const;
 
   asio::any_io_executor executor_;
   DynamicRendezvousConfig config_;

@@ -13,7 +13,8 @@ Membership::Membership(std::string id, Node node, std::chrono::milliseconds deat
 }
 
 bool Membership::has_workers() const {
-  return report_.state == AgentState::Running || report_.state == AgentState::Finished;
+  return report_.state == AgentState::Running || report_.state == AgentState::Finished ||
+         report_.state == AgentState::Leaving;
 }
 
 void Membership::set_address(const std::string& address) {
@@ -68,9 +69,10 @@ void Membership::take(Order order) {
 }
 
 void Membership::renew(TimePoint sent, std::chrono::milliseconds lease, TimePoint now) {
+  // What another leader has granted before is of no worth under this one.
+  lease_ = leader_known_ ? std::max(lease_, sent + lease) : sent + lease;
   leader_known_ = true;
-  lease_ = std::max(lease_, sent + lease);
-  loyal_until_ = now + death_limit_;
+  loyal_until_ = std::max(now + death_limit_, lease_);
 }
 
 void Membership::forget_leader() {
@@ -84,21 +86,21 @@ void Membership::forget_leader() {
 
 std::optional<Ticket> Membership::offered() const {
   const bool is_new = report_.state == AgentState::Waiting && order_.kind == Order::Kind::Offer &&
-                      order_.ticket.serial != report_.offered.serial;
+                      order_.ticket.serial > report_.offered.serial;
   return is_new ? std::optional<Ticket>(order_.ticket) : std::nullopt;
 }
 
-std::optional<Ticket> Membership::placed() const {
+std::optional<Ticket> Membership::placed(TimePoint now) const {
   const std::int64_t serial = order_.ticket.serial;
   const bool is_new = report_.state == AgentState::Waiting && order_.kind == Order::Kind::Run &&
-                      serial == report_.offered.serial && serial != report_.run.serial;
+                      now < lease_ && serial == report_.offered.serial && serial != report_.run.serial;
   return is_new ? std::optional<Ticket>(order_.ticket) : std::nullopt;
 }
 
 std::optional<RoundEnd> Membership::verdict() const {
   const bool of_last_round = order_.ticket.serial == report_.run.serial;
   if (order_.kind == Order::Kind::Run && of_last_round) return std::nullopt;
-  if (order_.kind != Order::Kind::End) return RoundEnd{};
+  if (order_.kind != Order::Kind::End) return order_.end;
   return order_.end.final || !of_last_round ? std::optional<RoundEnd>(order_.end) : std::nullopt;
 }
 
@@ -109,11 +111,15 @@ std::optional<RoundEvent> Membership::round_event(TimePoint now) const {
     return RendezvousLost{"the agent that led the run leads no more", stop_grace_};
   }
   if (now < lease_) return std::nullopt;
-  return RendezvousLost{"the agent that leads the run does not answer", stop_grace_};
+  return RendezvousLost{"the run's leader cannot be reached", stop_grace_};
 }
 
 std::optional<Membership::TimePoint> Membership::lease_end() const {
   return has_workers() ? std::optional<TimePoint>(lease_) : std::nullopt;
+}
+
+std::optional<Membership::TimePoint> Membership::fence() const {
+  return has_workers() ? std::optional<TimePoint>(lease_ + stop_grace_) : std::nullopt;
 }
 
 }  // namespace cpprun::rendezvous

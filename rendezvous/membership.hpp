@@ -42,15 +42,18 @@ class Membership {
   void forget_leader();
 
   // ---- what follows
-  std::optional<Ticket> offered() const;    // and not accepted yet
-  std::optional<Ticket> placed() const;     // to be started
+  std::optional<Ticket> offered() const;  // and not accepted yet
+  // To be started; not while it may be that the leader has gone on without this agent.
+  std::optional<Ticket> placed(TimePoint now) const;
   std::optional<RoundEnd> verdict() const;  // on the last round, when its workers are gone
   // Why the workers must stop, if they must.
   std::optional<RoundEvent> round_event(TimePoint now) const;
   bool all_finished() const { return order_.kind == Order::Kind::Finished; }
   const Order& order() const { return order_; }
-  // When round_event() may change by itself.
+  // Until when its workers may run without a further word from the leader, if it has any; and when the last
+  // of them must be gone then.
   std::optional<TimePoint> lease_end() const;
+  std::optional<TimePoint> fence() const;
   // Until then it follows its leader, though that does not answer.
   TimePoint loyal_until() const { return loyal_until_; }
   bool knows_leader() const { return leader_known_; }

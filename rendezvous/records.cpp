@@ -1,5 +1,6 @@
 #include "rendezvous/records.hpp"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -8,6 +9,8 @@ namespace cpprun::rendezvous {
 namespace {
 
 using nlohmann::json;
+
+constexpr int kMostNodes = 1'000'000;  // of a round; what says more is no record of ours
 
 constexpr std::array<std::pair<AgentState, const char*>, 5> kStates{{{AgentState::Waiting, "waiting"},
                                                                      {AgentState::Running, "running"},
@@ -51,13 +54,17 @@ json object_of(const Ticket& ticket) {
 }
 
 Ticket ticket_from(const json& object) {
-  return {object.at("serial").get<std::int64_t>(),
-          object.at("round").get<int>(),
-          object.at("rank").get<int>(),
-          object.at("nodes").get<int>(),
-          object.at("restarts").get<int>(),
-          object.at("after_serial").get<std::int64_t>(),
-          object.at("after_nodes").get<int>()};
+  Ticket ticket{object.at("serial").get<std::int64_t>(),
+                object.at("round").get<int>(),
+                object.at("rank").get<int>(),
+                object.at("nodes").get<int>(),
+                object.at("restarts").get<int>(),
+                object.at("after_serial").get<std::int64_t>(),
+                object.at("after_nodes").get<int>()};
+  const bool possible = ticket.nodes >= 0 && ticket.nodes <= kMostNodes && ticket.rank >= -1 &&
+                        ticket.rank < std::max(ticket.nodes, 1);
+  if (!possible) throw json::other_error::create(501, "no such place", nullptr);
+  return ticket;
 }
 
 json object_of(const RoundEnd& end) {
@@ -142,7 +149,7 @@ std::string to_json(const Order& order) {
                          {"role_world_size", order.workers.role_world_size}};
   }
   if (order.kind == Order::Kind::Run) object["store"] = object_of(order.store);
-  if (order.kind == Order::Kind::End) object["end"] = object_of(order.end);
+  if (order.kind == Order::Kind::End || !order.end.sentence.empty()) object["end"] = object_of(order.end);
   return text_of(object);
 }
 

@@ -61,7 +61,7 @@ struct Order {
   Ticket ticket;
   WorkerSpan workers;
   StoreEndpoint store;
-  RoundEnd end;
+  RoundEnd end;  // else: the verdict on the round before, for its nodes
 
   bool operator==(const Order&) const = default;
 };

@@ -9,6 +9,7 @@
 #include <string>
 #include <variant>
 
+#include "rendezvous/async/deadline.hpp"
 #include "rendezvous/async/tokens.hpp"
 
 namespace cpprun::rendezvous {
@@ -87,6 +88,11 @@ class RendezvousHandler {
   // The exit barrier: this node's workers have ended well. Waits for the other nodes' without a limit, as
   // long as these live. Cancel-safe; never throws.
   virtual awaitable<FinishEvent> finish() = 0;
+
+  // While this node's workers are being stopped for whatever reason, with `limit` for the last of them:
+  // returns when the others may go on without this node before that, and says until when. Cancel-safe; never
+  // throws.
+  virtual awaitable<async::Deadline> fenced_before(async::Deadline limit) = 0;
 
   // Asks for the end of the round, for all nodes. Returns at once; settled() tells what became of it.
   virtual void end_round(RoundEnd wanted) = 0;

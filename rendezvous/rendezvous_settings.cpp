@@ -135,13 +135,15 @@ Settings parse_settings(const std::string& text) {
   return settings;
 }
 
-RendezvousLimits limits_of(const Settings& settings, bool static_backend) {
+RendezvousLimits limits_of(const Settings& settings, const std::string& backend) {
+  const bool static_backend = backend == "static";
   RendezvousLimits limits;
   for (const auto& [key, value] : settings) {
     std::chrono::milliseconds any{};
     if (is_time(key)) read_seconds(settings, key.c_str(), any);
   }
   if (static_backend) limits.join_timeout = limits.connect_timeout = std::chrono::seconds(900);
+  if (backend == "etcd") read_seconds(settings, "timeout", limits.join_timeout);
   read_seconds(settings, static_backend ? "timeout" : "join_timeout", limits.join_timeout);
   read_seconds(settings, static_backend ? "timeout" : "read_timeout", limits.connect_timeout);
   read_seconds(settings, "last_call_timeout", limits.last_call);

@@ -50,9 +50,9 @@ struct RendezvousLimits {
   }
 };
 // From --rdzv-conf; times in seconds. The static backend's join and connect take their limit from `timeout`
-// (900 s), the others' from `join_timeout` and `read_timeout`. Every time must be one, also
-// those that this product has no use for; other keys are left alone, as torchrun leaves all that it does not
-// know. Throws SettingsError.
-RendezvousLimits limits_of(const Settings& settings, bool static_backend);
+// (900 s), the others' from `join_timeout` and `read_timeout`, and etcd's join also from `timeout`. Every
+// time must be one, also those that this product has no use for; other keys are left alone, as torchrun
+// leaves all that it does not know. Throws SettingsError.
+RendezvousLimits limits_of(const Settings& settings, const std::string& backend);
 
 }  // namespace cpprun::rendezvous

@@ -30,6 +30,12 @@ awaitable<FinishEvent> SoloRendezvous::finish() {
   co_return AllFinished{};
 }
 
+awaitable<async::Deadline> SoloRendezvous::fenced_before(async::Deadline limit) {
+  asio::steady_timer never(co_await asio::this_coro::executor, asio::steady_timer::time_point::max());
+  co_await never.async_wait(asio::use_awaitable);  // ends by cancellation only
+  co_return limit;
+}
+
 awaitable<RoundEnd> SoloRendezvous::settled() {
   charge(end_, max_restarts_ - restarts_);
   if (end_.charged) ++restarts_;

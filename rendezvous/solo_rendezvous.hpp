@@ -15,6 +15,7 @@ class SoloRendezvous : public RendezvousHandler {
   awaitable<std::optional<RendezvousInfo>> next_rendezvous() override;
   awaitable<RoundEvent> round_ended() override;
   awaitable<FinishEvent> finish() override;
+  awaitable<async::Deadline> fenced_before(async::Deadline limit) override;
   void end_round(RoundEnd wanted) override { end_ = std::move(wanted); }
   awaitable<RoundEnd> settled() override;
   void leave(RoundEnd) override {}

@@ -1,14 +1,12 @@
 #include "rendezvous/this_host.hpp"
 
 #include <ifaddrs.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <unistd.h>
 
 #include <boost/asio/ip/address_v6.hpp>
 #include <cstring>
 #include <memory>
-#include <optional>
 
 namespace cpprun::rendezvous {
 namespace {
@@ -40,10 +38,6 @@ ip::address plain(const ip::address& address) {
   return ip::address_v6(v6.to_bytes());
 }
 
-bool is_own(const ip::address& address) {
-  return address.is_loopback() || !interface_of(address).empty();
-}
-
 }  // namespace
 
 std::string host_name() {
@@ -51,22 +45,17 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "localhost";
 }
 
-bool is_this_host(const std::string& host) {
+std::optional<bool> is_this_host(const std::string& host) {
   boost::system::error_code not_numeric;
   const ip::address numeric = ip::make_address(host, not_numeric);
-  if (!not_numeric) return is_own(plain(numeric));
+  if (!not_numeric) return is_own_address(numeric);
   const std::string own = host_name();
   if (host == "localhost" || host == own || host == own.substr(0, own.find('.'))) return true;
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  for (const addrinfo* entry = found; entry; entry = entry->ai_next) {
-    const std::optional<ip::address> address = address_in(entry->ai_addr);
-    if (address && is_own(plain(*address))) return true;
-  }
-  return false;
+  return std::nullopt;
+}
+
+bool is_own_address(const ip::address& address) {
+  return plain(address).is_loopback() || !interface_of(address).empty();
 }
 
 std::string interface_of(const ip::address& address) {

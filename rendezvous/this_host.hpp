@@ -2,15 +2,19 @@
 #pragma once
 
 #include <boost/asio/ip/address.hpp>
+#include <optional>
 #include <string>
 
 namespace cpprun::rendezvous {
 
 std::string host_name();  // without a domain looked up
 
-// True if `host` is a loopback or interface address of this machine, one of its names, or a name that the
-// resolver turns into such an address. May wait for the resolver.
-bool is_this_host(const std::string& host);
+// Whether `host` is this machine, by a numeric address or one of the machine's names. Nothing for any other
+// name: only the resolver knows.
+std::optional<bool> is_this_host(const std::string& host);
+
+// True for loopback and for the addresses of this machine's interfaces.
+bool is_own_address(const boost::asio::ip::address& address);
 
 // The name of the interface that has this address; empty if none has.
 std::string interface_of(const boost::asio::ip::address& address);

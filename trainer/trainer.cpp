@@ -81,6 +81,7 @@ void Trainer::begin_or_resume(bool restarted) {
       checkpoint_->restore_latest({replica_->model(), replica_->optimizer()});
   if (!found) return;
   const ResumePoint saved = parse_resume_point(found->progress);
+  const std::int64_t processes = point_.identity.processes;
   if (saved.epoch >= config_.epochs && !restarted) {
     display_.line("the run in " + dir + " is finished (" + std::to_string(saved.step) +
                   " steps): beginning anew");
@@ -92,9 +93,12 @@ void Trainer::begin_or_resume(bool restarted) {
         found->path.string() + " is of a run with " + *difference +
         ": choose another \"checkpoint.dir\", or set \"checkpoint.resume\" to \"never\"");
   }
-  point_ = saved;
+  point_ = with_processes(saved, processes);
   checkpoint_path_ = found->path.string();
-  display_.line("resumed from " + checkpoint_path_);
+  display_.line("resumed from " + checkpoint_path_ +
+                (saved.identity.processes == processes
+                     ? ""
+                     : ", which " + std::to_string(saved.identity.processes) + " processes wrote"));
 }
 
 void Trainer::remove_checkpoints() {
@@ -114,6 +118,7 @@ Outcome Trainer::train() {
     if (!train_epoch(stop)) return Outcome::Stopped;
     evaluate_epoch();
     ++point_.epoch;
+    point_.used = 0;
     point_.batch = 0;
     if (config_.checkpoint.every_steps == 0 || point_.epoch == config_.epochs) save_checkpoint();
   }
@@ -122,7 +127,8 @@ Outcome Trainer::train() {
 
 // False where the ranks have agreed to stop.
 bool Trainer::train_epoch(const StopSignal& stop) {
-  const worker::DataLoader loader(dataset_.train, sampler_.indices(point_.epoch), config_.batch_size);
+  const worker::DataLoader loader(dataset_.train, sampler_.indices(point_.epoch, point_.used),
+                                  config_.batch_size);
   model().train();
   evaluation_.reset();
   while (point_.batch < loader.size()) {
@@ -174,6 +180,7 @@ Trainer::Update Trainer::train_step(const worker::DataLoader& loader, bool stop_
     }
   }
   ++point_.step;
+  ++point_.schedule_step;
   point_.batch = end;
   return update;
 }
@@ -238,13 +245,19 @@ void Trainer::close() {
 }
 
 double Trainer::learning_rate() const {
+  const std::int64_t whole_run = config_.epochs * updates(point_.identity, dataset_.train.size());
   return base_learning_rate(config_.optimizer) *
-         learning_rate_factor(config_.schedule, point_.step, total_steps());
+         learning_rate_factor(config_.schedule, point_.schedule_step, whole_run);
 }
 
 std::int64_t Trainer::total_steps() const {
-  const std::int64_t batches = (sampler_.size() + config_.batch_size - 1) / config_.batch_size;
-  return config_.epochs * ((batches + config_.accumulation_steps - 1) / config_.accumulation_steps);
+  const RunIdentity& run = point_.identity;
+  const std::int64_t examples = dataset_.train.size();
+  const std::int64_t of_epoch = updates(run, examples - point_.used);
+  const std::int64_t done_of_epoch =
+      (point_.batch + config_.accumulation_steps - 1) / config_.accumulation_steps;
+  return point_.step + of_epoch - done_of_epoch +
+         (config_.epochs - point_.epoch - 1) * updates(run, examples);
 }
 
 }  // namespace cpprun::trainer

@@ -149,6 +149,7 @@ awaitable<std::optional<RunResult>> Agent::conclude(GroupEvent event) {
 void Agent::announce(const GroupEvent& event) {
   if (const auto* failed = std::get_if<GroupFailed>(&event)) {
     own_cause_ = JobCause::of(report()).to_json();
+    spdlog::warn("{}; stopping the other workers", failed->what);
     handler_.end_round(end_by_failure(own_name(), *failed, own_cause_));
   } else if (const StopRequested* stop = std::get_if<StopRequested>(&event)) {
     stopped(stop->signal);
@@ -207,14 +208,20 @@ awaitable<GroupEvent> Agent::finish(std::optional<int> told_to_stop) {
 awaitable<std::optional<int>> Agent::stop_workers(std::optional<int> requested,
                                                   std::chrono::milliseconds grace) {
   int signal = requested.value_or(SIGTERM);
-  const async::Deadline limit = async::Deadline::after(grace);
+  async::Deadline limit = async::Deadline::after(grace);
   for (;;) {
     const std::chrono::milliseconds left = std::chrono::ceil<std::chrono::milliseconds>(limit.remaining());
     awaitable<void> stopped = runner_.stop(signal, left);
     awaitable<void> more = stop_signal_.wait();
-    const std::variant<std::monostate, std::monostate> first =
-        co_await (std::move(stopped) || std::move(more));
+    awaitable<async::Deadline> fenced = handler_.fenced_before(limit);
+    const std::variant<std::monostate, std::monostate, async::Deadline> first =
+        co_await (std::move(stopped) || std::move(more) || std::move(fenced));
     if (first.index() == 0) co_return requested;
+    if (first.index() == 2) {
+      spdlog::warn("the agent that leads the run does not answer; the workers have less time to stop");
+      limit = std::get<2>(first);
+      continue;
+    }
     const int further = stop_signal_.take();
     signal = means_now(requested, further) ? SIGKILL : further;
     if (signal == SIGKILL) {

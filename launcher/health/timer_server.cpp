@@ -75,8 +75,8 @@ void TimerServer::take(std::string_view bytes) {
     const std::optional<TimerRequest> request = parse_timer_request(std::exchange(line_, {}));
     if (request) {
       table_.take(*request, start_of(request->pid), time_of_day(), steady_clock::now());
-    } else {
-      spdlog::warn("a line in the timer file {} is no timer; it is left out", path_);
+    } else if (!std::exchange(strange_line_logged_, true)) {
+      spdlog::warn("a line in the timer file {} is no timer; it and further ones are left out", path_);
     }
   }
 }

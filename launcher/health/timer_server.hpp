@@ -31,6 +31,7 @@ class TimerServer {
   asio::posix::stream_descriptor fifo_;
   std::vector<char> buffer_;
   std::string line_;
+  bool strange_line_logged_ = false;
   TimerTable table_;
 };
 

@@ -58,6 +58,9 @@ class LoggedRendezvous : public rendezvous::RendezvousHandler {
   awaitable<std::optional<rendezvous::RendezvousInfo>> next_rendezvous() override;
   awaitable<rendezvous::RoundEvent> round_ended() override { return inner_.round_ended(); }
   awaitable<rendezvous::FinishEvent> finish() override { return inner_.finish(); }
+  awaitable<async::Deadline> fenced_before(async::Deadline limit) override {
+    return inner_.fenced_before(limit);
+  }
   void end_round(rendezvous::RoundEnd wanted) override { inner_.end_round(std::move(wanted)); }
   awaitable<rendezvous::RoundEnd> settled() override { return inner_.settled(); }
   void leave(rendezvous::RoundEnd wanted) override { inner_.leave(std::move(wanted)); }

@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "rendezvous/council/council_status.hpp"
 #include "rendezvous/store/address_text.hpp"
-#include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/store/store_connection.hpp"
 
 namespace cpprun::rendezvous {
@@ -99,9 +99,7 @@ awaitable<void> Council::take_connections() {
     const asio::ip::address own = session.socket.local_endpoint(unknown).address();
     const asio::ip::address plain = unknown ? own : asio::ip::make_address(store::to_text(own));
     if (!unknown && !plain.is_loopback() && !reached_at_) reached_at_ = plain;
-    const std::int64_t status = static_cast<std::int64_t>(coordinator_.leads()  ? CouncilStatus::Leads
-                                                          : coordinator_.idle() ? CouncilStatus::Idle
-                                                                                : CouncilStatus::Standby);
+    const std::int64_t status = static_cast<std::int64_t>(status_of(coordinator_));
     std::string hello;
     put_frame(hello, FrameKind::Status, &status, 1);
     send(session, hello);
@@ -189,10 +187,10 @@ bool Council::take_frame(Session& session, FrameKind kind, std::string_view payl
 bool Council::take_report(Session& session, std::string_view text) {
   std::optional<Report> report = report_from_json(std::string(text));
   if (!report || (session.report && session.report->id != report->id)) return false;
-  Session*& known = by_id_[report->id];
-  const bool is_new = known != &session;
-  if (is_new && known) end(*known, nullptr);
-  known = &session;
+  const auto known = by_id_.find(report->id);
+  const bool is_new = known == by_id_.end() || known->second != &session;
+  if (is_new && known != by_id_.end()) end(*known->second, nullptr);
+  by_id_[report->id] = &session;
   session.report = std::move(report);
   coordinator_.hear(*session.report, session.heard);
   if (is_new) coordinator_.tell_again(session.report->id);
@@ -306,7 +304,7 @@ awaitable<void> Council::clear_endpoint(int endpoint) {
 awaitable<bool> Council::nobody_leads_at(int endpoint) {
   const Deadline limit = Deadline::after(kLookLimit);
   const store::StoreEndpoint& where = config_.endpoints[static_cast<std::size_t>(endpoint)];
-  const store::HostAddresses host = co_await store::look_up(where.host, where.port, limit);
+  const store::HostAddresses host = co_await lookups_.look_up(where.host, where.port, limit);
   bool refused = !host.endpoints.empty();
   for (const tcp::endpoint& address : host.endpoints) {
     try {

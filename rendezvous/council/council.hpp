@@ -15,6 +15,8 @@
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/coordinator.hpp"
 #include "rendezvous/council/frames.hpp"
+#include "rendezvous/farewell.hpp"
+#include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/store/store_client.hpp"
 #include "rendezvous/store/store_server.hpp"
 
@@ -26,18 +28,17 @@ struct CouncilConfig {
   CoordinatorRules rules;
 };
 
-class Council {
+class Council : public Farewell {
  public:
   // `server` hands over the connections of agents; it outlives this.
   Council(asio::any_io_executor executor, CouncilConfig config, store::StoreServer& server);
-  ~Council();
+  ~Council() override;
 
   // Until cancelled.
   awaitable<void> run();
 
-  // The end of this process: the agents get their last word, or look for another leader. Bounded. run() goes
-  // on until cancelled.
-  awaitable<void> say_farewell(std::string why);
+  // run() goes on until cancelled.
+  awaitable<void> say_farewell(std::string why) override;
 
   // This machine's address by which agents of other machines came; nothing if none did.
   std::optional<asio::ip::address> reached_at() const { return reached_at_; }
@@ -65,6 +66,7 @@ class Council {
   CouncilConfig config_;
   store::StoreServer& server_;
   Coordinator coordinator_;
+  store::HostLookups lookups_;
   std::deque<std::unique_ptr<Session>> sessions_;
   std::unordered_map<std::string, Session*> by_id_;
   std::vector<char> input_;

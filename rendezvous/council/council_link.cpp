@@ -7,7 +7,6 @@
 
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/store/address_text.hpp"
-#include "rendezvous/store/host_lookup.hpp"
 
 namespace cpprun::rendezvous {
 namespace {
@@ -35,7 +34,8 @@ CouncilLink::CouncilLink(asio::any_io_executor executor, CouncilLinkConfig confi
       membership_(membership),
       changed_(changed),
       to_say_(executor),
-      said_(executor) {}
+      said_(executor),
+      search_(static_cast<int>(config_.endpoints.size())) {}
 
 awaitable<void> CouncilLink::run() {
   asio::steady_timer timer(executor_);
@@ -58,37 +58,33 @@ awaitable<void> CouncilLink::seek() {
   // A leader that is only out of touch for a moment is still followed: others count on that.
   if (membership_.knows_leader() && Clock::now() >= membership_.loyal_until()) lose_leader();
   const bool loyal = membership_.knows_leader();
-  const int endpoints = static_cast<int>(config_.endpoints.size());
-  const bool member = membership_.report().run.serial != 0 || membership_.report().offered.serial != 0;
-  const int first = loyal ? leader_ : member ? (leader_ + 1) % endpoints : 0;
-  int standby = -1;
-  for (int i = 0; i < (loyal ? 1 : endpoints); ++i) {
-    const int endpoint = (first + i) % endpoints;
+  search_.begin_turn(membership_, Clock::now());
+  while (const std::optional<LeaderSearch::Step> step = search_.next_step()) {
+    const std::string name = to_string(config_.endpoints[static_cast<std::size_t>(step->endpoint)]);
     try {
-      const Deadline limit = Deadline::after(kTryLimit);
-      Connection connection = co_await open(endpoint, limit);
+      const Deadline whole = Deadline::after(kTryLimit);
+      const Deadline limit =
+          loyal ? Deadline::earlier(whole, Deadline::at(membership_.loyal_until())) : whole;
+      Connection connection = co_await open(step->endpoint, limit);
       const CouncilStatus status = co_await first_status(*connection, limit);
-      if (status == CouncilStatus::Leads) {
-        co_await follow(endpoint, std::move(connection), true);
+      if (status == CouncilStatus::Leads || step->to_be_counted) {
+        // When its orders hold no more.
+        problem_ =
+            status == CouncilStatus::Leads ? "the agent at " + name + " does not answer" : std::string();
+        co_await follow(step->endpoint, std::move(connection));
         co_return;
       }
-      if (standby < 0) standby = endpoint;
-      problem_ =
-          "no agent leads the run at " + to_string(config_.endpoints[static_cast<std::size_t>(endpoint)]);
+      search_.answered(step->endpoint);
+      problem_ = "no agent leads the run at " + name;
     } catch (const store::StoreError& error) {
       problem_ = error.what();
       // Where others may still come to serve it, the wrong one at an endpoint is only a problem.
-      if (error.failure() == store::StoreFailure::Refused && !contested()) refusal_ = problem_;
+      if (contested() || loyal) continue;
+      if (error.failure() == store::StoreFailure::Refused) refusal_ = problem_;
+      if (error.failure() == store::StoreFailure::NobodyListens && led_) {
+        refusal_ = "the agent that led the run was lost: " + problem_;
+      }
     }
-  }
-  // To be counted there with others that look for a leader.
-  if (standby < 0 || !member || loyal) co_return;
-  try {
-    Connection connection = co_await open(standby, Deadline::after(kTryLimit));
-    co_await first_status(*connection, Deadline::after(kTryLimit));
-    co_await follow(standby, std::move(connection), false);
-  } catch (const store::StoreError& error) {
-    problem_ = error.what();
   }
 }
 
@@ -96,8 +92,8 @@ awaitable<CouncilLink::Connection> CouncilLink::open(int endpoint, Deadline limi
   store::StoreEndpoint where = config_.endpoints[static_cast<std::size_t>(endpoint)];
   const std::string name = to_string(where);
   if (endpoint == config_.own_endpoint) where.host = "127.0.0.1";
-  const store::HostAddresses host = co_await store::look_up(where.host, where.port, limit);
-  std::string reason = host.error;
+  const store::HostAddresses host = co_await lookups_.look_up(where.host, where.port, limit);
+  std::string reason = "cannot look up " + where.host + ": " + host.error;
   store::StoreFailure failure = store::StoreFailure::Unreachable;
   for (const tcp::endpoint& address : host.endpoints) {
     try {
@@ -117,7 +113,7 @@ awaitable<CouncilStatus> CouncilLink::first_status(store::StoreConnection& conne
   co_return CouncilStatus{number_in(payload, 0).value_or(0)};
 }
 
-awaitable<void> CouncilLink::follow(int endpoint, Connection connection, bool leads) {
+awaitable<void> CouncilLink::follow(int endpoint, Connection connection) {
   if (!config_.fixed_address) {
     const bool own = endpoint == config_.own_endpoint;
     membership_.set_address(own ? config_.endpoints[static_cast<std::size_t>(endpoint)].host
@@ -127,9 +123,8 @@ awaitable<void> CouncilLink::follow(int endpoint, Connection connection, bool le
   sent_version_ = 0;
   echo_ = 0;
   heard_ = Clock::now();
-  problem_.clear();
   async::TaskGroup tasks(executor_);
-  tasks.start(listen(*connection, endpoint, leads));
+  tasks.start(listen(*connection, endpoint));
   tasks.start(speak(*connection));
   try {
     co_await tasks.join();
@@ -141,8 +136,8 @@ awaitable<void> CouncilLink::follow(int endpoint, Connection connection, bool le
 }
 
 // Throws StoreError when the connection is of no use any more.
-awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endpoint, bool leads) {
-  const Deadline to_be_led = Deadline::after(config_.death_limit);
+awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endpoint) {
+  Deadline to_be_led = Deadline::after(config_.death_limit);
   for (;;) {
     const std::string header = co_await connection.receive(kFrameHeader, kUntilSilent);
     const std::optional<std::size_t> length = payload_length(header);
@@ -151,10 +146,13 @@ awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endp
     heard_ = Clock::now();
     const FrameKind kind{header.front()};
     if (kind == FrameKind::Ack) {
-      take_ack(payload, endpoint);
-      leads = leads || membership_.knows_leader();
-      if (!leads && to_be_led.passed()) {
-        throw store::StoreError(store::StoreFailure::Lost, membership_.order().text);
+      const bool led = take_ack(payload, endpoint);
+      if (led) to_be_led = Deadline::after(config_.death_limit);
+      // One that leads no more still answers, for those who wait there to be counted, and gives no lease.
+      if (to_be_led.passed()) {
+        const std::string why = membership_.order().text;
+        lose_leader();
+        throw store::StoreError(store::StoreFailure::Lost, why);
       }
     } else if (kind == FrameKind::Order) {
       std::optional<Order> order = order_from_json(payload);
@@ -170,23 +168,24 @@ awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endp
   }
 }
 
-void CouncilLink::take_ack(std::string_view payload, int endpoint) {
+// Whether somebody leads there.
+bool CouncilLink::take_ack(std::string_view payload, int endpoint) {
   const std::optional<std::int64_t> lease = number_in(payload, 2);
-  if (!lease || *lease <= 0) return;
+  if (!lease || *lease <= 0) return false;
   const std::chrono::nanoseconds sent(*number_in(payload, 0));
   const Clock::time_point when(std::chrono::duration_cast<Clock::duration>(sent));
   const bool is_news = !membership_.knows_leader();
   membership_.renew(when,
                     std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(*lease)),
                     Clock::now());
-  leader_ = endpoint;
-  // A leader that takes agents for dead sooner than this node's user has said is beaten for more often.
-  beat_interval_ = std::min(config_.interval, std::chrono::milliseconds(*lease / 3'000'000));
+  search_.led_from(endpoint);
+  led_ = true;
+  beat_interval_ = next_beat_interval(config_.interval, std::chrono::nanoseconds(*lease));
   if (contested()) {
     echo_ = *number_in(payload, 1);
     to_say_.notify_all();
   }
-  if (is_news) changed_.notify_all();  // who waits for the lease's end looks at the lease then
+  heard_ = Clock::now();
 }
 
 awaitable<void> CouncilLink::speak(store::StoreConnection& connection) {

@@ -9,7 +9,9 @@
 #include "rendezvous/async/event.hpp"
 #include "rendezvous/council/frames.hpp"
 #include "rendezvous/leader_link.hpp"
+#include "rendezvous/leader_search.hpp"
 #include "rendezvous/membership.hpp"
+#include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/store/store_client.hpp"
 #include "rendezvous/store/store_connection.hpp"
 
@@ -42,10 +44,10 @@ class CouncilLink : public LeaderLink {
   awaitable<void> seek();
   awaitable<Connection> open(int endpoint, async::Deadline limit);
   awaitable<CouncilStatus> first_status(store::StoreConnection& connection, async::Deadline limit);
-  awaitable<void> follow(int endpoint, Connection connection, bool leads);
-  awaitable<void> listen(store::StoreConnection& connection, int endpoint, bool leads);
+  awaitable<void> follow(int endpoint, Connection connection);
+  awaitable<void> listen(store::StoreConnection& connection, int endpoint);
   awaitable<void> speak(store::StoreConnection& connection);
-  void take_ack(std::string_view payload, int endpoint);
+  bool take_ack(std::string_view payload, int endpoint);
   void lose_leader();
   bool contested() const { return config_.endpoints.size() > 1; }
 
@@ -53,9 +55,11 @@ class CouncilLink : public LeaderLink {
   CouncilLinkConfig config_;
   Membership& membership_;
   async::Event& changed_;
+  store::HostLookups lookups_;
   async::Event to_say_;
   async::Event said_;
-  int leader_ = 0;  // the endpoint that led last
+  LeaderSearch search_;
+  bool led_ = false;  // since this agent began
   int sent_version_ = 0;
   async::Clock::time_point heard_;  // something from the council, the last time
   std::int64_t echo_ = 0;           // the leader's clock, to be sent back

@@ -90,6 +90,7 @@ struct EtcdClient::Impl {
   EtcdOptions options;
   std::optional<asio::ssl::context> tls;
   std::size_t current = 0;  // the endpoint to begin with
+  std::string local_address;
   std::vector<Borrowed> idle;
   std::vector<EtcdWatch::Impl*> watches;
 };
@@ -178,6 +179,7 @@ awaitable<EtcdClient::Impl::Borrowed> EtcdClient::Impl::connect() {
     try {
       borrowed.connection = co_await connect_to(borrowed.index, attempt);
       current = borrowed.index;
+      local_address = borrowed.connection->local_address();
       co_return borrowed;
     } catch (const EtcdError& error) {
       failures.push_back(error);
@@ -299,6 +301,11 @@ awaitable<std::int64_t> EtcdClient::erase_prefix(std::string prefix) {
   co_return understood(answer.name, answer.body, messages::read_deleted);
 }
 
+awaitable<bool> EtcdClient::erase_fenced(std::string key, Fence fence) {
+  const Impl::Answer answer = co_await impl_->ask("/v3/kv/txn", messages::fenced_delete_request(key, fence));
+  co_return understood(answer.name, answer.body, messages::read_txn).succeeded;
+}
+
 awaitable<Lease> EtcdClient::grant(seconds time_to_live) {
   const Impl::Answer answer = co_await impl_->ask("/v3/lease/grant", messages::grant_request(time_to_live));
   co_return understood(answer.name, answer.body, messages::read_grant);
@@ -330,6 +337,10 @@ awaitable<std::unique_ptr<EtcdWatch>> EtcdClient::watch(KeyRange range, Revision
     throw;
   }
   co_return std::make_unique<EtcdWatch>(std::move(begun));
+}
+
+const std::string& EtcdClient::local_address() const {
+  return impl_->local_address;
 }
 
 EtcdWatch::EtcdWatch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

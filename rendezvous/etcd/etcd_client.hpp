@@ -84,6 +84,8 @@ class EtcdClient {
 
   awaitable<bool> erase(std::string key);                    // true if it was there
   awaitable<std::int64_t> erase_prefix(std::string prefix);  // number of keys deleted
+  // Erases only while the fence holds; false if it doesn't.
+  awaitable<bool> erase_fenced(std::string key, Fence fence);
 
   // A lease that ends by itself unless it is kept alive. etcd has a lower bound, about 2 s at its defaults.
   awaitable<Lease> grant(std::chrono::seconds time_to_live);
@@ -95,6 +97,9 @@ class EtcdClient {
   // All changes from revision `from` on, past ones included; 0: from now on. Returns once etcd has begun the
   // watch, within twice the request limit.
   awaitable<std::unique_ptr<EtcdWatch>> watch(KeyRange range, Revision from);
+
+  // This machine's address on the way to etcd; empty before the first connection.
+  const std::string& local_address() const;
 
  private:
   struct Impl;

@@ -30,13 +30,13 @@ json put_of(const std::string& key, const std::string& value, LeaseId lease) {
   return {{"key", to_base64(key)}, {"value", to_base64(value)}, {"lease", std::to_string(lease)}};
 }
 
-// Puts if `watched` is the key created at that revision, where 0 is "absent"; else reads it.
-std::string put_if_created(const std::string& watched, Revision created, const json& put) {
+// Does so if `watched` is the key created at that revision, where 0 is "absent"; else reads it.
+std::string if_created(const std::string& watched, Revision created, const json& request_op) {
   const std::string key = to_base64(watched);
   const json compare{
       {"key", key}, {"target", "CREATE"}, {"result", "EQUAL"}, {"create_revision", std::to_string(created)}};
   const json request{{"compare", json::array({compare})},
-                     {"success", json::array({json{{"request_put", put}}})},
+                     {"success", json::array({request_op})},
                      {"failure", json::array({json{{"request_range", json{{"key", key}}}}})}};
   return request.dump();
 }
@@ -136,15 +136,20 @@ std::string put_request(const std::string& key, const std::string& value, LeaseI
 
 std::string fenced_put_request(const std::string& key, const std::string& value, LeaseId lease,
                                const Fence& fence) {
-  return put_if_created(fence.leader_key, fence.created, put_of(key, value, lease));
+  return if_created(fence.leader_key, fence.created, json{{"request_put", put_of(key, value, lease)}});
 }
 
 std::string create_request(const std::string& key, const std::string& value, LeaseId lease) {
-  return put_if_created(key, 0, put_of(key, value, lease));
+  return if_created(key, 0, json{{"request_put", put_of(key, value, lease)}});
 }
 
 std::string delete_request(const KeyRange& range) {
   return range_of(range, range.key).dump();
+}
+
+std::string fenced_delete_request(const std::string& key, const Fence& fence) {
+  const json range = range_of({key, false}, key);
+  return if_created(fence.leader_key, fence.created, json{{"request_delete_range", range}});
 }
 
 std::string grant_request(std::chrono::seconds time_to_live) {

@@ -25,6 +25,7 @@ std::string fenced_put_request(const std::string& key, const std::string& value,
                                const Fence& fence);
 std::string create_request(const std::string& key, const std::string& value, LeaseId lease);
 std::string delete_request(const KeyRange& range);
+std::string fenced_delete_request(const std::string& key, const Fence& fence);
 std::string grant_request(std::chrono::seconds time_to_live);
 std::string lease_request(LeaseId lease);  // to keep it alive, to revoke it
 std::string watch_request(const KeyRange& range, Revision from);

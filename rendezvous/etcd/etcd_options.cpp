@@ -17,7 +17,9 @@ EtcdOptions etcd_options_of(const Settings& settings) {
     throw SettingsError("protocol=" + protocol + " is no protocol of etcd; use http or https");
   }
   options.https = protocol == "https";
-  options.tls = {text_of(settings, "cacert"), text_of(settings, "cert"), text_of(settings, "key")};
+  options.tls = {text_of(settings, "cacert", text_of(settings, "ca_cert").c_str()),
+                 text_of(settings, "cert", text_of(settings, "ssl_cert").c_str()),
+                 text_of(settings, "key", text_of(settings, "ssl_cert_key").c_str())};
   if (!options.tls.key.empty() && options.tls.cert.empty()) {
     throw SettingsError("key=" + options.tls.key + " needs the certificate it belongs to: add cert=FILE");
   }

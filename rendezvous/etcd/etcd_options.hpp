@@ -26,7 +26,8 @@ struct EtcdOptions {
   std::chrono::milliseconds silence_limit{3'000};
 };
 
-// Of --rdzv-conf: protocol (http, https), cacert, cert, key. Throws SettingsError for another protocol and
+// Of --rdzv-conf: protocol (http, https), cacert, cert, key, or the last three as torchrun's etcd-v2 spells
+// them: ca_cert, ssl_cert, ssl_cert_key. Throws SettingsError for another protocol and
 // for a key without a certificate; the files are read when a client is made.
 EtcdOptions etcd_options_of(const Settings& settings);
 

@@ -21,6 +21,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "rendezvous/store/address_text.hpp"
 #include "rendezvous/store/socket_options.hpp"
 
 namespace cpprun::rendezvous {
@@ -62,7 +63,13 @@ void notice_silence(int socket, std::chrono::milliseconds limit) {
 tcp::socket& socket_of(tcp::socket& stream) {
   return stream;
 }
+const tcp::socket& socket_of(const tcp::socket& stream) {
+  return stream;
+}
 tcp::socket& socket_of(TlsStream& stream) {
+  return stream.next_layer();
+}
+const tcp::socket& socket_of(const TlsStream& stream) {
   return stream.next_layer();
 }
 
@@ -115,6 +122,12 @@ class Connection final : public HttpConnection {
     const ssize_t n = ::recv(socket_of(stream_).native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return parser_ && parser_->is_done() && parser_->keep_alive() && received_.size() == 0 && n < 0 &&
            errno == EAGAIN;
+  }
+
+  std::string local_address() const override {
+    error_code unknown;
+    const tcp::endpoint own = socket_of(stream_).local_endpoint(unknown);
+    return unknown ? std::string() : store::to_text(own.address());
   }
 
   void cut(const std::string& reason) override {

@@ -44,6 +44,8 @@ class HttpConnection {
 
   // Whether it can carry another request: the last reply allows it, and the peer has not closed it since.
   virtual bool usable() = 0;
+  // Of this machine, on the way to the peer.
+  virtual std::string local_address() const = 0;
   // Ends what is being waited for with NoAnswer, for this reason.
   virtual void cut(const std::string& reason) = 0;
 };

@@ -121,6 +121,8 @@ const char* describe(Fault fault) {
       return "it has stopped reading its replies";
     case Fault::NeverValidated:
       return "it did not say within the time limit that it is a store client";
+    case Fault::TorchrunAgent:
+      return "it is an agent of torchrun, which cannot take part in a run of cpprun's: start cpprun on every node";
   }
   return "";
 }

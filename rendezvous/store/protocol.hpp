@@ -82,6 +82,7 @@ enum class Fault {
   TooManyWaits,  // more open registrations than one request may name keys
   SlowReader,
   NeverValidated,  // no VALIDATE within the limit
+  TorchrunAgent,   // where cpprun's agents meet
 };
 const char* describe(Fault fault);  // a phrase after "closed <peer>: "
 

@@ -109,7 +109,7 @@ class StoreServer::Impl {
   std::priority_queue<Watch, std::vector<Watch>, std::greater<>> watches_;
   async::Event room_;           // a connection was closed
   async::Event earlier_limit_;  // the first of watches_ has changed
-  std::array<bool, static_cast<std::size_t>(Fault::NeverValidated) + 1> logged_{};
+  std::array<bool, static_cast<std::size_t>(Fault::TorchrunAgent) + 1> logged_{};
   bool shortage_logged_ = false;
   bool stopped_ = false;
   async::TaskGroup* tasks_ = nullptr;  // while run() runs
@@ -266,7 +266,9 @@ awaitable<void> StoreServer::Impl::enforce_limits() {
 // Once for each cause, so that a flood of bad clients does not become a flood of lines.
 void StoreServer::Impl::log_fault(const StoreSession& session, Fault fault) {
   const bool first = !std::exchange(logged_[static_cast<std::size_t>(fault)], true);
-  spdlog::log(first ? spdlog::level::info : spdlog::level::debug, "store: closed the connection of {}: {}{}",
+  const spdlog::level::level_enum level =
+      fault == Fault::TorchrunAgent ? spdlog::level::warn : spdlog::level::info;
+  spdlog::log(first ? level : spdlog::level::debug, "store: closed the connection of {}: {}{}",
               to_text(session.peer()), describe(fault),
               first ? " (further connections closed for this are logged at level debug)" : "");
 }

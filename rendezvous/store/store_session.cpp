@@ -8,6 +8,15 @@
 #include "rendezvous/store/apply_request.hpp"
 
 namespace cpprun::store {
+namespace {
+
+// By the keys at which torchrun's agents meet (c10d) or exchange their roles (static).
+bool is_torchrun_agent(const Request& request) {
+  return request.key.starts_with("/torch.rendezvous.") ||
+         request.key.find("/torchelastic/role_info/") != std::string_view::npos;
+}
+
+}  // namespace
 
 StoreSession::StoreSession(int fd, ConnectionId id, asio::ip::tcp::endpoint peer,
                            async::Clock::time_point accepted)
@@ -95,6 +104,7 @@ std::size_t StoreSession::serve_some(std::string_view input, SessionWork& work) 
 
 Fault StoreSession::apply(SessionWork& work) {
   if (work.request.op == Op::Open) return open(work);
+  if (work.run && is_torchrun_agent(work.request)) return Fault::TorchrunAgent;
   if (work.request.op != Op::Ping) of_worker_ = true;
   return apply_request(work.table, id_, work.request, work.limits.reply_bytes, work.reply, work.woken);
 }

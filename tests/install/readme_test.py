@@ -25,23 +25,27 @@ class SeveralMachines(unittest.TestCase):
 
     def ranks(self, *commands):
         """What the workers of these commands, started together, say of themselves."""
-        port = str(free_port())
+        port, other_port = str(free_port()), str(free_port())
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}
         environment.update(PATH=f"{BIN}:{os.environ['PATH']}", PYTHON_EXEC=sys.executable, TMPDIR=str(self.folder))
-        jobs = [subprocess.Popen(command.replace("node0", "127.0.0.1").replace("29500", port), shell=True,
-                                 cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                 text=True) for command in commands]
+        here = [command.replace("node1:29500", f"127.0.0.1:{other_port}").replace("node0", "127.0.0.1")
+                .replace("29500", port) for command in commands]
+        jobs = [subprocess.Popen(command, shell=True, cwd=self.folder, env=environment, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True) for command in here]
         ends = [job.communicate(timeout=LIMIT_S) for job in jobs]
         self.assertEqual([job.returncode for job in jobs], [0] * len(jobs), ends)
         return sorted(line for out, _ in ends for line in out.splitlines())
 
     def test_commands(self):
         commands = [line.split("  #")[0] for line in README.splitlines() if line.startswith("cpprun --nnodes")]
-        by_rank, meeting = [c for c in commands if "--node-rank" in c], [c for c in commands if "c10d" in c]
-        self.assertEqual((len(by_rank), len(meeting)), (2, 1))
+        changing = [c for c in commands if "--nnodes=2:4" in c]
+        by_rank = [c for c in commands if "--node-rank" in c]
+        meeting = [c for c in commands if "c10d" in c and c not in changing]
+        self.assertEqual((len(by_rank), len(meeting), len(changing)), (2, 1, 1))
         everyone = [f"{rank} 8" for rank in range(8)]
         self.assertEqual(self.ranks(*by_rank), everyone)
         self.assertEqual(self.ranks(*meeting, *meeting), everyone)
+        self.assertEqual(self.ranks(*4 * changing), sorted(f"{rank} 16" for rank in range(16)))
 
 
 if __name__ == "__main__":

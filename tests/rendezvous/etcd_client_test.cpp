@@ -119,8 +119,15 @@ awaitable<void> election(EtcdClient& one, EtcdClient& two) {
   const Fence reign{"election/leader", first.holder.created};
   const bool while_leading = co_await one.put_fenced("election/state", "of one", reign);
   EXPECT_TRUE(while_leading);
+  const bool erased_while_leading = co_await one.erase_fenced("election/state", reign);
+  EXPECT_TRUE(erased_while_leading);
+  const KeyReading erased = co_await two.get("election/state");
+  EXPECT_FALSE(erased.entry.has_value());
+  co_await one.put_fenced("election/state", "of one", reign);
   const bool ended = co_await one.revoke(lease.id);
   EXPECT_TRUE(ended);
+  const bool erased_late = co_await one.erase_fenced("election/state", reign);
+  EXPECT_FALSE(erased_late);
   const bool without_leader = co_await one.put_fenced("election/state", "late", reign);
   EXPECT_FALSE(without_leader);
 

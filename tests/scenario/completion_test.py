@@ -38,7 +38,7 @@ class Completion(ScenarioTest):
     def test_values(self):
         self.assertEqual(self.complete("cpprun", "--start-method", "fork"), ["fork", "forkserver"])
         self.assertEqual(self.complete("cpprun", "--start_method", "=", "sp"), ["spawn"])
-        self.assertEqual(self.complete("cpprun", "--rdzv-backend", "="), ["static", "c10d"])
+        self.assertEqual(self.complete("cpprun", "--rdzv-backend", "="), ["static", "c10d", "etcd", "etcd-v2"])
         self.assertEqual(self.complete("cpprun", "-n", "g"), ["gpu"])
         self.assertEqual(self.complete("cpprun", "--role", "x"), [])
         self.write("launch.json", "{}")

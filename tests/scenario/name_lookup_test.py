@@ -118,12 +118,10 @@ class NameLookup(HostsTest):
         self.see(lambda: self.server.questions() > 0, "a question to the name server")
         return node
 
-    @unittest.expectedFailure  # waits for the resolver, which has limits of its own
     def test_an_unanswered_name_does_not_stretch_the_limit(self):
         self.assertEqual(self.ask().end(LESS_THAN_THE_RESOLVERS_S), 3)
         self.assertIn("elsewhere", self.nodes["h2"].err)
 
-    @unittest.expectedFailure
     def test_an_unanswered_name_does_not_hold_up_a_signal(self):
         node = self.ask()
         node.signal(signal.SIGTERM)

@@ -293,7 +293,7 @@ class Joining(NodesTest):
                 (("--nnodes=2", "--rdzv-conf=timeout=-1"), "timeout=-1 is not a positive number of seconds"),
                 (("--nnodes=1:2",), "--nnodes: '1:2' is not a fixed number, as --rdzv-backend static needs"),
                 (("--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h:1,,g:2"), "has an empty place"),
-                (("--nnodes=2", "--rdzv-endpoint=h:1,g:2"), "a list of endpoints is for --rdzv-backend c10d")):
+                (("--nnodes=2", "--rdzv-endpoint=h:1,g:2"), "a list of endpoints is for --rdzv-backend c10d or etcd")):
             job = self.run_to_end(*arguments, "--no-python", "true")
             self.assertEqual(job.code, 2, job.err)
             self.assertIn(why, job.err)

@@ -28,6 +28,12 @@ class Accepted(ScenarioTest):
         self.assertEqual(self.count("--nproc-per-node=1", env={"PET_NPROC_PER_NODE": "3"}), 1)
         self.assertEqual(self.count(env={"PET_NPROC_PER_NODE": "", "PET_MAX_RESTARTS": ""}), 1)  # empty is unset
 
+    def test_what_cannot_be_printed(self):
+        for option in ("--help", "--print-completion=bash", "--dry-run"):
+            with open("/dev/full", "w") as full:
+                job = self.start(option, "--no-python", "true", stdout=full)
+                self.assertEqual(job.end(), 4, option)
+
     def test_cpus(self):
         cpus = len(os.sched_getaffinity(0))
         self.assertEqual(self.count("--nproc-per-node=cpu"), cpus)

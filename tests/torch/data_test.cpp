@@ -58,6 +58,34 @@ TEST(DistributedSampler, CoversEverythingInANewOrderEachEpoch) {
   EXPECT_EQ(orders.size(), 3u);
 }
 
+// Three ranks use 4 examples each, then two share what is left of the epoch.
+TEST(DistributedSampler, GoesOnBehindWhatOtherNumbersOfRanksHaveUsed) {
+  constexpr std::int64_t kSize = 23, kEpoch = 5, kUsed = 12;
+  const Indices order = DistributedSampler(kSize, 1, 0, {.seed = 4}).indices(kEpoch);
+  std::multiset<std::int64_t> seen;
+  for (int rank = 0; rank < 3; ++rank) {
+    const Indices own = DistributedSampler(kSize, 3, rank, {.seed = 4}).indices(kEpoch);
+    seen.insert(own.begin(), own.begin() + kUsed / 3);
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    const DistributedSampler sampler(kSize, 2, rank, {.seed = 4});
+    const Indices own = sampler.indices(kEpoch, kUsed);
+    EXPECT_EQ(sampler.size(kUsed), 6);
+    ASSERT_EQ(own.size(), 6u);
+    for (std::size_t i = 0; i < own.size(); ++i) {  // the 12th of 11 is the first of them again
+      EXPECT_EQ(own[i], order[kUsed + (static_cast<std::size_t>(rank) + 2 * i) % (kSize - kUsed)]);
+    }
+    seen.insert(own.begin(), own.end());
+  }
+  EXPECT_EQ(std::set<std::int64_t>(seen.begin(), seen.end()).size(), std::size_t{kSize});
+  EXPECT_EQ(seen.size(), std::size_t{kSize + 1});
+
+  const DistributedSampler dropping(kSize, 2, 0, {.seed = 4, .drop_last = true});
+  EXPECT_EQ(dropping.size(kUsed), 5);
+  EXPECT_EQ(dropping.indices(kEpoch, kSize), Indices());
+  EXPECT_EQ(DistributedSampler(kSize, 2, 0, {}).indices(kEpoch, kSize), Indices());
+}
+
 TEST(DistributedSampler, RefusesImpossibleRanks) {
   EXPECT_THROW(DistributedSampler(10, 2, 2, {}), ConfigError);
   EXPECT_THROW(DistributedSampler(10, 2, -1, {}), ConfigError);

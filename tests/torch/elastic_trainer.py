@@ -67,16 +67,43 @@ class ElasticTrainer(HostsTest):
         self.kill_agent("h2")
         self.assert_ends_as_if_left_alone("h1", "h3", "h4")
 
-    @unittest.expectedFailure  # a checkpoint belongs to a number of processes
+    def epochs_seen(self):
+        """The number of examples that the job trained on, by epoch."""
+        seen = {}
+        for record in metrics(self.path("metrics.jsonl"), "step"):
+            seen[record["epoch"]] = seen.get(record["epoch"], 0) + record["examples"]
+        return seen
+
+    def assert_ends_well(self, *names, processes):
+        """Each step once, each epoch's examples once but for what did not divide, and the world of the end."""
+        for name in names:
+            self.assertEqual(self.nodes[name].end(LIMIT_S), 0, name + self.story())
+            self.assert_nothing_left(self.nodes[name])
+        records = metrics(self.path("metrics.jsonl"), "step")
+        self.assertEqual([record["step"] for record in records], list(range(1, len(records) + 1)))
+        self.assertEqual(records[-1]["examples"], 8 * processes)
+        seen = self.epochs_seen()
+        self.assertEqual(list(seen), list(range(CONFIG["epochs"])))
+        dropped = [96 - count for count in seen.values() if count != 96]
+        self.assertLessEqual(len(dropped), 1)
+        self.assertLess(sum(dropped), processes)
+        self.assertRegex(self.nodes["h1"].out, r"resumed from checkpoints/step-\d+, which \d processes wrote")
+
     @unittest.skipUnless(elastic(), "this cpprun has no jobs whose number of nodes changes")
     def test_fewer_go_on(self):
         self.make_hosts("h1", "h2", "h3")
         self.start_job("h1", "h2", "h3", nnodes="2:3")
         self.see_checkpoint()
         self.kill_agent("h2")
-        for name in ("h1", "h3"):
-            self.assertEqual(self.nodes[name].end(LIMIT_S), 0, name + self.story())
-        self.assertIn("resumed from checkpoints/step-", self.nodes["h1"].out)
+        self.assert_ends_well("h1", "h3", processes=2)
+
+    @unittest.skipUnless(elastic(), "this cpprun has no jobs whose number of nodes changes")
+    def test_more_go_on(self):
+        self.make_hosts("h1", "h2", "h3")
+        self.start_job("h1", "h2", nnodes="2:3")
+        self.see_checkpoint()
+        self.node("h3", **self.options)
+        self.assert_ends_well("h1", "h2", "h3", processes=3)
 
 
 if __name__ == "__main__":

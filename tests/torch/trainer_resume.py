@@ -117,12 +117,41 @@ class Resume(TrainerTest):
         self.refused(folder, {"optimizer": {"type": "sgd"}}, "step-8")
         self.refused(folder, {"seed": 6}, "seed 5 instead of 6")
         self.refused(folder, {"batch_size": 4}, "batch_size 8 instead of 4")
-        self.refused(folder, {}, "processes 2 instead of 3", processes=3)
         for step in before:
             model = folder / f"checkpoints/step-{step}/model.safetensors"
             os.truncate(model, model.stat().st_size - 1)
         self.refused(folder, {}, "model.safetensors")
         self.assertEqual(checkpoints(folder / "checkpoints"), before)
+
+    def test_another_number_of_processes_goes_on_behind_what_was_used(self):
+        """96 examples: 2 ranks have used 32 of the second epoch at step 8; of the 64 left, 3 ranks get 21 each."""
+        self.run_whole()
+        folder = self.interrupted("three", 8)
+        done = self.train(folder, CONFIG, 3)
+        self.assertIn("resumed from checkpoints/step-8, which 2 processes wrote\n", done.stdout)
+        records = metrics(folder / "metrics.jsonl", "step")[8:]
+        self.assertEqual([(r["step"], r["epoch"], r["examples"]) for r in records],
+                         [(9, 1, 24), (10, 1, 24), (11, 1, 15),
+                          (12, 2, 24), (13, 2, 24), (14, 2, 24), (15, 2, 24)])
+        whole = metrics(self.whole / "metrics.jsonl", "step")
+        # 8 of 18 steps, and the fifth of 12: the schedule is where it was.
+        self.assertAlmostEqual(records[0]["lr"], whole[8]["lr"], delta=0.1 * whole[8]["lr"])
+        self.assertAlmostEqual(records[-1]["lr"], whole[-1]["lr"], delta=0.01 * whole[8]["lr"])
+        self.assertEqual([r["epoch"] for r in metrics(folder / "metrics.jsonl", "eval")], [0, 1, 2])
+
+    def test_a_run_whose_number_of_processes_changed_is_resumed_bit_for_bit(self):
+        self.run_whole()
+        ends = []
+        for stops in ((), (10,), (10, 13)):
+            folder = self.interrupted(f"stopped-{len(stops)}", 8)
+            for stop in stops:
+                self.train(folder, with_changes(CONFIG, {"checkpoint.every_steps": 1}), 3)
+                for step in checkpoints(folder / "checkpoints"):
+                    if step > stop:
+                        shutil.rmtree(folder / f"checkpoints/step-{step}")
+            self.train(folder, CONFIG, 3)
+            ends.append((folder / "weights.safetensors").read_bytes())
+        self.assertEqual(ends[1:], [ends[0]] * 2)
 
     # Lightning-AI/pytorch-lightning#379: one rank stopped and the others hung.
     def test_a_signal_at_one_rank_stops_all_after_the_same_step(self):

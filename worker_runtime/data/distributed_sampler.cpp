@@ -9,15 +9,6 @@
 #include "worker_runtime/recorded_main.hpp"
 
 namespace cpprun::worker {
-namespace {
-
-// Python's math.ceil(n / world), and with drop_last its count of what is left after whole rounds.
-std::int64_t samples_a_rank(std::int64_t n, std::int64_t world, bool drop_last) {
-  return drop_last ? n / world : (n + world - 1) / world;
-}
-
-}  // namespace
-
 DistributedSampler::DistributedSampler(std::int64_t dataset_size, int world_size, int rank,
                                        const DistributedSamplerOptions& options)
     : dataset_size_(dataset_size), world_size_(world_size), rank_(rank), options_(options) {
@@ -26,10 +17,15 @@ DistributedSampler::DistributedSampler(std::int64_t dataset_size, int world_size
                       std::to_string(world_size) + " over " + std::to_string(dataset_size) +
                       " examples is not possible");
   }
-  num_samples_ = samples_a_rank(dataset_size, world_size, options.drop_last);
 }
 
-std::vector<std::int64_t> DistributedSampler::indices(std::int64_t epoch) const {
+// Python's math.ceil(n / world), and with drop_last its count of what is left after whole rounds.
+std::int64_t DistributedSampler::size(std::int64_t used) const {
+  const std::int64_t left = dataset_size_ - used;
+  return options_.drop_last ? left / world_size_ : (left + world_size_ - 1) / world_size_;
+}
+
+std::vector<std::int64_t> DistributedSampler::indices(std::int64_t epoch, std::int64_t used) const {
   at::Tensor order;
   if (options_.shuffle) {
     // Unsigned, as Python's generator takes negative seeds and sums beyond 2^63 - 1 modulo 2^64.
@@ -40,10 +36,11 @@ std::vector<std::int64_t> DistributedSampler::indices(std::int64_t epoch) const 
   }
   const std::int64_t* order_at = order.const_data_ptr<std::int64_t>();
   std::vector<std::int64_t> result;
-  result.reserve(static_cast<std::size_t>(num_samples_));
-  for (std::int64_t i = 0; i < num_samples_; ++i) {
+  const std::int64_t own = size(used);
+  result.reserve(static_cast<std::size_t>(own));
+  for (std::int64_t i = 0; i < own; ++i) {
     // Every world_size-th element of the list repeated without end.
-    result.push_back(order_at[(rank_ + i * world_size_) % dataset_size_]);
+    result.push_back(order_at[used + (rank_ + i * world_size_) % (dataset_size_ - used)]);
   }
   return result;
 }

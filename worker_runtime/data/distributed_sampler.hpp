@@ -21,16 +21,16 @@ class DistributedSampler {
   DistributedSampler(std::int64_t dataset_size, int world_size, int rank,
                      const DistributedSamplerOptions& options);
 
-  // This rank's indices in `epoch`, in order; size() of them on every rank.
-  std::vector<std::int64_t> indices(std::int64_t epoch) const;
-  std::int64_t size() const { return num_samples_; }
+  // This rank's indices in `epoch`, in order; size() of them on every rank. With `used`, those of what the
+  // epoch has left when other numbers of ranks have used its first so many, shared out in the same way.
+  std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t used = 0) const;
+  std::int64_t size(std::int64_t used = 0) const;
 
  private:
   std::int64_t dataset_size_;
   int world_size_;
   int rank_;
   DistributedSamplerOptions options_;
-  std::int64_t num_samples_;
 };
 
 }  // namespace cpprun::worker

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 checkpoint, end = sys.argv[1:]
+start = time.time_ns()  # rank 0's tells one world from the next
 dist.init_process_group("gloo")
 state = {"total": 0, "worlds": []}  # a world for each step
 if os.path.exists(checkpoint):
@@ -19,7 +20,7 @@ while True:
     sums = torch.tensor([1, int(dist.get_rank() == 0 and os.path.exists(end))])
     dist.all_reduce(sums)
     state["total"] += sums[0].item()
-    state["worlds"].append([int(os.environ["TORCHELASTIC_RESTART_COUNT"]), dist.get_world_size()])
+    state["worlds"].append([start, dist.get_world_size()])
     if dist.get_rank() == 0:
         with open(checkpoint + ".new", "w") as file:
             json.dump(state, file)

@@ -198,17 +198,21 @@ TEST(RestartPolicy, WhatAnAgentWants) {
 TEST(RendezvousLimits, FromTheSettingsOfEachBackend) {
   const rendezvous::RendezvousLimits c10d = rendezvous::limits_of(
       {{"join_timeout", "4"}, {"read_timeout", "2.5"}, {"keep_alive_max_attempt", "7"}, {"is_host", "No"}},
-      false);
+      "c10d");
   EXPECT_EQ(c10d.join_timeout, std::chrono::seconds(4));
   EXPECT_EQ(c10d.connect_timeout, std::chrono::milliseconds(2500));
   EXPECT_EQ(c10d.keep_alive_attempts, 7);
   EXPECT_EQ(c10d.is_host, false);
-  EXPECT_EQ(rendezvous::limits_of({}, true).join_timeout, std::chrono::seconds(900));
-  EXPECT_EQ(rendezvous::limits_of({{"timeout", "5"}}, true).connect_timeout, std::chrono::seconds(5));
+  EXPECT_EQ(rendezvous::limits_of({}, "static").join_timeout, std::chrono::seconds(900));
+  EXPECT_EQ(rendezvous::limits_of({{"timeout", "5"}}, "static").connect_timeout, std::chrono::seconds(5));
+  EXPECT_EQ(rendezvous::limits_of({{"timeout", "5"}}, "etcd").join_timeout, std::chrono::seconds(5));
+  EXPECT_EQ(rendezvous::limits_of({{"timeout", "5"}, {"join_timeout", "6"}}, "etcd").join_timeout,
+            std::chrono::seconds(6));
+  EXPECT_EQ(rendezvous::limits_of({{"timeout", "5"}}, "c10d").join_timeout, std::chrono::seconds(600));
   for (const char* key :
        {"join_timeout", "read_timeout", "keep_alive_interval", "keep_alive_max_attempt", "is_host"}) {
     for (const char* value : {"-1", "x", "1x"}) {
-      EXPECT_THROW(rendezvous::limits_of({{key, value}}, false), rendezvous::SettingsError)
+      EXPECT_THROW(rendezvous::limits_of({{key, value}}, "c10d"), rendezvous::SettingsError)
           << key << "=" << value;
     }
   }
