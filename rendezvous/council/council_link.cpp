@@ -174,7 +174,6 @@ bool CouncilLink::take_ack(std::string_view payload, int endpoint) {
   if (!lease || *lease <= 0) return false;
   const std::chrono::nanoseconds sent(*number_in(payload, 0));
   const Clock::time_point when(std::chrono::duration_cast<Clock::duration>(sent));
-  const bool is_news = !membership_.knows_leader();
   membership_.renew(when,
                     std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(*lease)),
                     Clock::now());
@@ -185,7 +184,8 @@ bool CouncilLink::take_ack(std::string_view payload, int endpoint) {
     echo_ = *number_in(payload, 1);
     to_say_.notify_all();
   }
-  heard_ = Clock::now();
+  changed_.notify_all();
+  return true;
 }
 
 awaitable<void> CouncilLink::speak(store::StoreConnection& connection) {
