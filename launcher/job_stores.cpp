@@ -13,6 +13,7 @@
 #include "launcher/process/open_files.hpp"
 #include "launcher/vital_task.hpp"
 #include "rendezvous/council/council_link.hpp"
+#include "rendezvous/duration_text.hpp"
 #include "rendezvous/dynamic_rendezvous.hpp"
 #include "rendezvous/etcd/etcd_council.hpp"
 #include "rendezvous/etcd/etcd_link.hpp"
@@ -59,10 +60,6 @@ rendezvous::CoordinatorRules rules(const LaunchConfig& config) {
   // In etcd one is elected, and nobody is who cannot reach it.
   rules.endpoints = is_etcd(config) ? 1 : static_cast<int>(config.endpoints.size());
   return rules;
-}
-
-std::string seconds_text(async::Clock::duration span) {
-  return std::to_string(std::chrono::ceil<std::chrono::seconds>(span).count()) + " s";
 }
 
 bool somebody_listens(asio::io_context& io, std::uint16_t port) {
@@ -138,10 +135,10 @@ awaitable<void> JobStores::open() {
     if (bound) own_endpoint_ = static_cast<int>(i);
   }
   if (unknown == count) {
-    throw rendezvous::RendezvousError(rendezvous::RendezvousError::Kind::Timeout,
-                                      "timed out: no name server answered for " +
-                                          config_.endpoints.front().host + " within " + seconds_text(limit) +
-                                          "; see /etc/resolv.conf, or give --rdzv-endpoint an address");
+    throw rendezvous::RendezvousError(
+        rendezvous::RendezvousError::Kind::Timeout,
+        "timed out: no name server answered for " + config_.endpoints.front().host + " within " +
+            rendezvous::seconds_text(limit) + "; see /etc/resolv.conf, or give --rdzv-endpoint an address");
   }
   if (!agents_) {
     spdlog::debug("the rendezvous is served by other agents");
@@ -181,7 +178,7 @@ awaitable<std::optional<bool>> JobStores::may_serve(std::size_t endpoint, async:
     }
     if (limit.passed()) co_return std::nullopt;
     spdlog::info("rendezvous: waiting for a name server's answer for {}, up to {} more", name,
-                 seconds_text(limit.remaining()));
+                 rendezvous::seconds_text(limit.remaining()));
   }
 }
 

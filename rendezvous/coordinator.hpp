@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -76,6 +77,18 @@ class Coordinator {
   TimePoint lease(TimePoint now) const;
 
  private:
+  // How often those who wait may be told something else, where they are more than a few.
+  static constexpr std::chrono::milliseconds kTellEvery{5'000};
+  static constexpr std::size_t kFew = 64;
+  // The parts of a serial: how often the lead has changed hands, the leader's endpoint, its offers.
+  static constexpr int kOfferBits = 20;
+  static constexpr int kEndpointBits = 6;
+
+  // More than half, or half of them with the lowest rank.
+  static bool is_quorum(int present, bool lowest, int all) {
+    return 2 * present > all || (2 * present == all && lowest);
+  }
+
   enum class Stage { Standby, Gathering, Offering, Running, Ending, Over };
   struct OrderKey {
     Order::Kind kind;

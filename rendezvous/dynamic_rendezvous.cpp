@@ -7,6 +7,8 @@
 #include <random>
 #include <utility>
 
+#include "rendezvous/duration_text.hpp"
+
 namespace cpprun::rendezvous {
 namespace {
 
@@ -20,10 +22,6 @@ constexpr std::chrono::seconds kSayEvery(10);
 constexpr std::chrono::seconds kComebackLimit(60);
 // For the last words of an agent that ends.
 constexpr std::chrono::milliseconds kFarewellLimit(2000);
-
-std::string seconds_text(Clock::duration span) {
-  return std::to_string(std::chrono::ceil<std::chrono::seconds>(span).count()) + " s";
-}
 
 // Of this agent, whatever else has its host's name and its process number.
 std::string new_id(const Node& node) {

@@ -111,6 +111,11 @@ std::string text_of(const json& object) {
 
 }  // namespace
 
+bool has_workers(const Report& report) {
+  return report.state == AgentState::Running || report.state == AgentState::Finished ||
+         report.state == AgentState::Leaving;
+}
+
 std::string to_json(const Report& report) {
   json object = {
       {"id", report.id}, {"node", object_of(report.node)}, {"state", name_of(report.state, kStates)}};

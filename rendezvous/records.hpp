@@ -45,6 +45,9 @@ struct Report {
   bool operator==(const Report&) const = default;
 };
 
+// Its workers are alive, or may be.
+bool has_workers(const Report& report);
+
 struct Order {
   enum class Kind {
     Wait,       // for a place; `text` says for what
