@@ -161,12 +161,13 @@ Coordinator::OrderKey Coordinator::key_for(const Peer& peer) const {
   if (!peer.refusal.empty()) return {Kind::Refused, 0, 0};
   if (stage_ == Stage::Standby) {
     // One that looks for a new leader is to stay, so that they can be counted.
-    const bool votes =
-        contested() && !abandoned_ && report.run.serial + report.offered.serial != 0 && !has_workers(report);
+    const bool votes = contested() && !abandoned_ && !peer.was_led &&
+                       report.run.serial + report.offered.serial != 0 && !has_workers(report);
     return {votes ? Kind::Wait : Kind::Elsewhere, 0, told_version_};
   }
   if (stage_ == Stage::Over) {
-    if (peer.arrival > last_arrival_) return {Kind::Elsewhere, 0, 0};
+    const bool of_this_run = report.run.serial != 0 || report.offered.serial != 0;
+    if (peer.arrival > last_arrival_ && !of_this_run) return {Kind::Elsewhere, 0, 0};
     return end_ ? OrderKey{Kind::End, report.run.serial, end_version_} : OrderKey{Kind::Finished, 0, 0};
   }
   const bool member = in_round(peer);

@@ -103,6 +103,7 @@ class Coordinator {
     TimePoint heard;
     TimePoint followed;  // see follows()
     bool dead = false;
+    bool was_led = false;  // by this leader, before it stood down
     std::string refusal;
     std::optional<OrderKey> told;
     std::int64_t placed = 0;  // serial of the last offer to it

@@ -58,7 +58,8 @@ bool Coordinator::more_than_half(const Reference& reference, const std::set<std:
       lowest = lowest || rank == 0;
       continue;
     }
-    if (!peer || peer->report.state != AgentState::Waiting || (of && of->count(id) == 0)) continue;
+    if (!peer || peer->was_led || peer->report.state != AgentState::Waiting || (of && of->count(id) == 0))
+      continue;
     ++present;
     lowest = lowest || rank == 0;
   }
@@ -118,6 +119,8 @@ void Coordinator::depose(const std::string& why) {
   if (contested() && (stage_ == Stage::Running || stage_ == Stage::Ending)) {  // leases are out
     not_before_ = std::max(not_before_, lease(TimePoint::max()) + rules_.stop_margin);
   }
+  // What they have reported may be older than orders that are on their way: they are to come again.
+  for (auto& [id, peer] : peers_) peer.was_led = true;
   stage_ = Stage::Standby;
   run_.reset();
   offer_.reset();

@@ -13,7 +13,6 @@
 namespace cpprun::launcher {
 
 using namespace boost::asio::experimental::awaitable_operators;
-using rendezvous::RendezvousError;
 
 namespace {
 
