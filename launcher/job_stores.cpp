@@ -253,6 +253,7 @@ std::unique_ptr<rendezvous::LeaderLink> JobStores::make_link(rendezvous::Members
     return std::make_unique<rendezvous::EtcdLink>(io_.get_executor(), link, etcd_->client, etcd_->session,
                                                   membership, changed);
   }
+  if (council_) council_->watch(membership);
   rendezvous::CouncilLinkConfig link;
   link.run_id = config_.run_id;
   link.endpoints = endpoints(config_);

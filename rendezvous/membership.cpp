@@ -99,6 +99,8 @@ std::optional<Ticket> Membership::placed(TimePoint now) const {
 
 std::optional<RoundEnd> Membership::verdict() const {
   const bool of_last_round = order_.ticket.serial == report_.run.serial;
+  if (!leader_known_ && !(order_.kind == Order::Kind::End && order_.end.final))
+    return order_.end;  // nobody's
   if (order_.kind == Order::Kind::Run && of_last_round) return std::nullopt;
   if (order_.kind != Order::Kind::End) return order_.end;
   return order_.end.final || !of_last_round ? std::optional<RoundEnd>(order_.end) : std::nullopt;

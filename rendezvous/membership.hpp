@@ -57,6 +57,8 @@ class Membership {
   // Until then it follows its leader, though that does not answer.
   TimePoint loyal_until() const { return loyal_until_; }
   bool knows_leader() const { return leader_known_; }
+  // Has a leader, or had a place in a round: there is a run that another leader may have to go on with.
+  bool of_a_run() const { return leader_known_ || report_.run.serial != 0 || report_.offered.serial != 0; }
 
  private:
   bool has_workers() const;

@@ -99,7 +99,7 @@ awaitable<void> Council::take_connections() {
     const asio::ip::address own = session.socket.local_endpoint(unknown).address();
     const asio::ip::address plain = unknown ? own : asio::ip::make_address(store::to_text(own));
     if (!unknown && !plain.is_loopback() && !reached_at_) reached_at_ = plain;
-    const std::int64_t status = static_cast<std::int64_t>(status_of(coordinator_));
+    const std::int64_t status = static_cast<std::int64_t>(status_of(coordinator_, own_agent_));
     std::string hello;
     put_frame(hello, FrameKind::Status, &status, 1);
     send(session, hello);

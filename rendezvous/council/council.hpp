@@ -16,6 +16,7 @@
 #include "rendezvous/coordinator.hpp"
 #include "rendezvous/council/frames.hpp"
 #include "rendezvous/farewell.hpp"
+#include "rendezvous/membership.hpp"
 #include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/store/store_client.hpp"
 #include "rendezvous/store/store_server.hpp"
@@ -39,6 +40,9 @@ class Council : public Farewell {
 
   // run() goes on until cancelled.
   awaitable<void> say_farewell(std::string why) override;
+
+  // The agent of this process, which outlives the last connection.
+  void watch(const Membership& own_agent) { own_agent_ = &own_agent; }
 
   // This machine's address by which agents of other machines came; nothing if none did.
   std::optional<asio::ip::address> reached_at() const { return reached_at_; }
@@ -72,6 +76,7 @@ class Council : public Farewell {
   std::vector<char> input_;
   std::optional<asio::ip::address> reached_at_;
   async::Clock::time_point clean_at_;
+  const Membership* own_agent_ = nullptr;
   bool fault_logged_ = false;
   async::Event heard_;   // there is something to decide
   async::Event parted_;  // an agent has gone

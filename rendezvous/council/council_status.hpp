@@ -3,12 +3,15 @@
 
 #include "rendezvous/coordinator.hpp"
 #include "rendezvous/council/frames.hpp"
+#include "rendezvous/membership.hpp"
 
 namespace cpprun::rendezvous {
 
-inline CouncilStatus status_of(const Coordinator& coordinator) {
+// `own_agent`: of the same process; null before it has begun.
+inline CouncilStatus status_of(const Coordinator& coordinator, const Membership* own_agent) {
   if (coordinator.leads()) return CouncilStatus::Leads;
-  return coordinator.idle() ? CouncilStatus::Idle : CouncilStatus::Standby;
+  const bool idle = coordinator.idle() && !(own_agent && own_agent->of_a_run());
+  return idle ? CouncilStatus::Idle : CouncilStatus::Standby;
 }
 
 }  // namespace cpprun::rendezvous

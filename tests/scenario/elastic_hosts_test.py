@@ -67,8 +67,8 @@ class FixedNumber(HostsTest):
         self.network.cut(self.network["h3"])
         self.assertEqual([self.nodes[name].end() for name in ("h1", "h2", "h3")], [1, 1, 3], self.story())
         self.assertRegex(self.nodes["h1"].err, r"node 2 \(h3, .*\) has not been heard of")
-        self.assertRegex(self.nodes["h3"].err, "the rendezvous was lost: the run's leader cannot be reached: .* does not answer")
-        self.assertRegex(self.nodes["h3"].err, r"the agent that led the run was lost: .*10\.9\.0\.1:29400")
+        self.assertRegex(self.nodes["h3"].err, r"the rendezvous was lost: .*10\.9\.0\.1:29400 does not answer")
+        self.assertIn("the agent that led the run was lost", self.nodes["h3"].err)
         for node in self.nodes.values():
             self.assert_nothing_left(node)
 

@@ -29,8 +29,8 @@ Agent::Agent(Timeline& time, Dice& dice, Network& network, std::map<int, Network
       link_(time, network, process_, rules.link, membership_, listeners, [this] { soon(); }),
       alarm_(time, [this] { alarmed(); }) {
   if (host < rules.link.endpoints) {
-    council_ =
-        std::make_unique<Council>(time, network, process_, rules_at(rules.coordinator, host), listeners);
+    council_ = std::make_unique<Council>(time, network, process_, rules_at(rules.coordinator, host),
+                                         membership_, listeners);
     listeners[host] = {&process_, council_.get()};
   }
   begin_joining();

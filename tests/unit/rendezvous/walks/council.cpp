@@ -20,11 +20,12 @@ TimePoint at_ticks(std::int64_t count) {
 }
 
 Council::Council(Timeline& time, Network& network, const Process& process, CoordinatorRules rules,
-                 const std::map<int, Network::Listener>& listeners)
+                 const Membership& own_agent, const std::map<int, Network::Listener>& listeners)
     : time_(time),
       network_(network),
       process_(process),
       rules_(rules),
+      own_agent_(own_agent),
       listeners_(listeners),
       coordinator_(rules, process.clock(time.now())),
       alarm_(time, [this] { patiently([this] { decide(); }); }) {
@@ -71,7 +72,7 @@ void Council::decide() {
 void Council::receive(Connection& connection, const Message& message) {
   if (std::holds_alternative<Opened>(message)) {
     sessions_[&connection] = {std::nullopt, now()};
-    network_.send(connection, *this, status_of(coordinator_));
+    network_.send(connection, *this, status_of(coordinator_, &own_agent_));
     return;
   }
   const auto found = sessions_.find(&connection);

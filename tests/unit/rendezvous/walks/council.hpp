@@ -16,7 +16,7 @@ namespace cpprun::rendezvous::walks {
 class Council : public Party {
  public:
   Council(Timeline& time, Network& network, const Process& process, CoordinatorRules rules,
-          const std::map<int, Network::Listener>& listeners);
+          const Membership& own_agent, const std::map<int, Network::Listener>& listeners);
 
   void receive(Connection& connection, const Message& message) override;
   void say_farewell(const std::string& why);
@@ -52,6 +52,7 @@ class Council : public Party {
   Network& network_;
   const Process& process_;
   CoordinatorRules rules_;
+  const Membership& own_agent_;
   const std::map<int, Network::Listener>& listeners_;
   Coordinator coordinator_;
   std::map<Connection*, Session> sessions_;
