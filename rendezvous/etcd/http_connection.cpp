@@ -138,7 +138,8 @@ class Connection final : public HttpConnection {
 
  private:
   awaitable<void> send(std::string target, std::string body, Deadline deadline) {
-    http::request<http::string_body> request(http::verb::post, target, 11, std::move(body));
+    http::request<http::string_body> request(http::verb::post, target, 11);
+    request.body().swap(body);
     request.set(http::field::host, name_);
     request.set(http::field::content_type, "application/json");
     // A member that has lost its cluster says so at once, and ends its watches, instead of being silent.
