@@ -113,8 +113,10 @@ void DynamicRendezvous::fail_if_hopeless(Deadline connect, Deadline join) const 
                                              ": " + link_->problem());
   }
   if (!join.passed()) return;
-  const std::string& why =
-      membership_.knows_leader() || link_->problem().empty() ? order.text : link_->problem();
+  std::string why = order.text;
+  if (!membership_.knows_leader() && !link_->problem().empty()) {
+    why += (why.empty() ? "" : "; ") + link_->problem();
+  }
   throw RendezvousError(Kind::Timeout, "timed out: the rendezvous was not complete within " +
                                            seconds_text(config_.limits.join_timeout) + ": " + why);
 }

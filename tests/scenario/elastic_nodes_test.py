@@ -141,7 +141,7 @@ class Succession(ElasticTest):
         self.endpoints += f",127.0.0.1:{free_port()}"
         first = self.member("a", "1:2")
         self.assertTrue(until(lambda: self.listens(self.port)))
-        second = self.member("b", "1:2", conf="join_timeout=1.5,keep_alive_interval=0.2,last_call_timeout=30")
+        second = self.member("b", "1:2", conf="join_timeout=6,keep_alive_interval=0.2,last_call_timeout=30")
         self.wait_for_start("b", 1)
         os.kill(first.agent(), signal.SIGKILL)
         self.assertEqual(self.end(first, second), [137, 3])
