@@ -66,9 +66,10 @@ awaitable<bool> EtcdCouncil::stand_once() {
 awaitable<void> EtcdCouncil::lead(Revision created) {
   spdlog::debug("rendezvous: this agent leads the run");
   Fence fence{config_.keys.leader(), created};
-  reign_ = std::make_unique<EtcdReign>(executor_, client_, session_, config_.keys, config_.rules,
-                                       std::move(fence));
-  co_await reign_->run();
+  const std::shared_ptr<EtcdReign> reign = std::make_shared<EtcdReign>(
+      executor_, client_, session_, config_.keys, config_.rules, std::move(fence));
+  reign_ = reign;
+  co_await reign->run();
 }
 
 // False when the watch has broken.
@@ -86,7 +87,8 @@ awaitable<bool> EtcdCouncil::await_vacancy(Revision from) {
 
 awaitable<void> EtcdCouncil::say_farewell(std::string) {
   co_await asio::this_coro::throw_if_cancelled(false);
-  if (reign_) co_await reign_->settle(Deadline::after(kFarewellLimit));
+  const std::shared_ptr<EtcdReign> reign = reign_;  // the next one may take its place meanwhile
+  if (reign) co_await reign->settle(Deadline::after(kFarewellLimit));
   tasks_.cancel();
   try {
     co_await tasks_.join();

@@ -43,7 +43,7 @@ class EtcdCouncil : public Farewell {
   EtcdCouncilConfig config_;
   EtcdClient& client_;
   EtcdSession& session_;
-  std::unique_ptr<EtcdReign> reign_;
+  std::shared_ptr<EtcdReign> reign_;  // the last one
   async::TaskGroup tasks_;
 };
 

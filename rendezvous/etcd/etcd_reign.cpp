@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -28,6 +30,15 @@ awaitable<void> pause(asio::any_io_executor executor) {
 
 std::int64_t last_place(const Report& report) {
   return std::max(report.run.serial, report.offered.serial);
+}
+
+awaitable<std::exception_ptr> outcome(async::TaskGroup& tasks) {
+  try {
+    co_await tasks.join();
+  } catch (...) {
+    co_return std::current_exception();
+  }
+  co_return nullptr;
 }
 
 std::string order_of_latecomer() {
@@ -57,11 +68,19 @@ awaitable<void> EtcdReign::run() {
   records_ = records.id;
   keep_records_ = Clock::now() + kKeepInterval;
   const PrefixReading reading = co_await client_.list(keys_.root);
+  if (!leads_in(reading)) co_return;
   take_over(reading);
-  tasks_.start(watch_agents(reading.revision + 1));
+  co_await asio::this_coro::throw_if_cancelled(false);  // what is started is waited for
+  KeyRange agents{keys_.agents(), true};
+  KeyRange leader{keys_.leader(), false};
+  tasks_.start(watch(std::move(agents), reading.revision + 1));
+  tasks_.start(watch(std::move(leader), reading.revision + 1));
   tasks_.start(decide());
   for (int i = 0; i < kWriters; ++i) tasks_.start(put_orders());
-  co_await tasks_.join();
+  const std::exception_ptr failure = co_await outcome(tasks_);
+  co_await asio::this_coro::throw_if_cancelled(true);
+  written_.notify_all();  // nothing more will be
+  if (failure) std::rethrow_exception(failure);
 }
 
 void EtcdReign::step_down() {
@@ -69,6 +88,12 @@ void EtcdReign::step_down() {
 }
 
 // ---- what is there
+
+bool EtcdReign::leads_in(const PrefixReading& reading) const {
+  return std::any_of(reading.entries.begin(), reading.entries.end(), [&](const KeyValue& entry) {
+    return entry.key == keys_.leader() && entry.created == leader_.created;
+  });
+}
 
 void EtcdReign::take_over(const PrefixReading& reading) {
   std::map<std::string, Order> told;
@@ -97,8 +122,7 @@ void EtcdReign::take_over(const PrefixReading& reading) {
   if (!word_) coordinator_.succeed(told, Clock::now());
 }
 
-awaitable<void> EtcdReign::watch_agents(Revision from) {
-  KeyRange range{keys_.agents(), true};
+awaitable<void> EtcdReign::watch(KeyRange range, Revision from) {
   for (;;) {
     try {
       const std::unique_ptr<EtcdWatch> watch = co_await client_.watch(range, from);
@@ -121,6 +145,8 @@ awaitable<void> EtcdReign::watch_agents(Revision from) {
 
 // What is no report changes nothing: the agent lives, and its last one holds.
 void EtcdReign::take(const KeyEvent& event) {
+  // Erased by somebody; while there is nothing to put, the fence would not tell.
+  if (event.key == keys_.leader() && event.deleted) return step_down();
   const std::optional<std::string> id = id_below(keys_.agents(), event.key);
   if (!id) return;
   if (event.deleted) return lose(*id);

@@ -33,7 +33,7 @@ class EtcdReign {
   // Until it leads no more (another may, or itself anew) or is cancelled. Throws EtcdError.
   awaitable<void> run();
 
-  // Returns when all that is decided has been put, or at the limit.
+  // Returns when all that is decided has been put, when this leads no more, or at the limit.
   awaitable<void> settle(async::Deadline limit);
 
  private:
@@ -42,8 +42,9 @@ class EtcdReign {
     Revision created = 0;  // of its key
   };
 
+  bool leads_in(const PrefixReading& reading) const;
   void take_over(const PrefixReading& reading);
-  awaitable<void> watch_agents(Revision from);
+  awaitable<void> watch(KeyRange range, Revision from);
   void take(const KeyEvent& event);
   void hear(const std::string& id, Agent agent);
   void lose(const std::string& id);

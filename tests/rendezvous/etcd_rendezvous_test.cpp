@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/async/task_group.hpp"
@@ -65,7 +66,7 @@ class Agent {
     finished = std::holds_alternative<AllFinished>(event);
   }
   awaitable<void> close() {
-    co_await handler_.close("");
+    if (!std::exchange(closed_, true)) co_await handler_.close("");
     tasks_.cancel();
     co_await tasks_.join();
   }
@@ -80,6 +81,7 @@ class Agent {
   EtcdSession session_;
   EtcdCouncil council_;
   DynamicRendezvous handler_;
+  bool closed_ = false;
   async::TaskGroup tasks_;
 };
 
@@ -91,16 +93,40 @@ awaitable<int> orders_with(EtcdClient& client, std::string words) {
                     [&](const KeyValue& entry) { return entry.value.find(words) != std::string::npos; }));
 }
 
-awaitable<void> two_runs(EtcdServer& server) {
-  const asio::any_io_executor executor = co_await asio::this_coro::executor;
-  Agent first(executor, server, 1);
-  Agent second(executor, server, 2);
-  async::TaskGroup joins(executor);
+// What a story has started ends before its parts do, however it goes.
+struct Stage {
+  Stage(asio::any_io_executor of, EtcdServer& etcd)
+      : executor(of), server(etcd), looker({at(etcd.port())}, patient()), later(of) {}
+  Agent& agent() {
+    agents.push_back(std::make_unique<Agent>(executor, server, static_cast<int>(agents.size()) + 1));
+    return *agents.back();
+  }
+  awaitable<void> clear() {
+    later.cancel();
+    try {
+      co_await later.join();
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+    for (const std::unique_ptr<Agent>& one : agents) co_await one->close();
+  }
+
+  asio::any_io_executor executor;
+  EtcdServer& server;
+  EtcdClient looker;
+  std::vector<std::unique_ptr<Agent>> agents;
+  async::TaskGroup later;
+};
+
+awaitable<void> two_runs(Stage& stage) {
+  Agent& first = stage.agent();
+  Agent& second = stage.agent();
+  async::TaskGroup joins(stage.executor);
   joins.start(first.join());
   joins.start(second.join());
   co_await joins.join();
   EXPECT_EQ(first.place.value().group_rank + second.place.value().group_rank, 1);
-  async::TaskGroup ends(executor);
+  async::TaskGroup ends(stage.executor);
   ends.start(first.finish());
   ends.start(second.finish());
   co_await ends.join();
@@ -108,33 +134,43 @@ awaitable<void> two_runs(EtcdServer& server) {
   co_await first.close();
 
   // The second one is still there: nobody is told that the job is done, nor that a round begins.
-  Agent third(executor, server, 3);
-  Agent fourth(executor, server, 4);
-  async::TaskGroup later(executor);
-  later.start(third.join());
-  later.start(fourth.join());
-  EtcdClient looker({at(server.port())}, patient());
+  Agent& third = stage.agent();
+  Agent& fourth = stage.agent();
+  stage.later.start(third.join());
+  stage.later.start(fourth.join());
   const Deadline limit = Deadline::after(seconds(60));
-  asio::steady_timer timer(executor);
+  asio::steady_timer timer(stage.executor);
   for (int told = 0; told < 2 && !limit.passed();) {
     timer.expires_after(std::chrono::milliseconds(10));
     co_await timer.async_wait(asio::use_awaitable);
-    told = co_await orders_with(looker, "the last run of this name has ended");
+    told = co_await orders_with(stage.looker, "the last run of this name has ended");
   }
   EXPECT_FALSE(limit.passed());
   EXPECT_FALSE(third.joined || fourth.joined);
   co_await second.close();
-  co_await later.join();
+  co_await stage.later.join();
   EXPECT_EQ(third.place.value().round, 0);
   EXPECT_EQ(third.place.value().group_rank + fourth.place.value().group_rank, 1);
   co_await third.close();
   co_await fourth.close();
-  const PrefixReading left = co_await looker.list("/test/run/agents/");
+  const PrefixReading left = co_await stage.looker.list("/test/run/agents/");
   EXPECT_TRUE(left.entries.empty());
 }
+
+awaitable<void> play(EtcdServer& server) {
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Stage stage(executor, server);
+  try {
+    co_await two_runs(stage);
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
+  co_await stage.clear();
+}
+
 TEST(EtcdRendezvousTest, WhoComesAfterTheLastWordBelongsToTheNextRun) {
   EtcdServer server;
-  run_coroutine(two_runs(server));
+  run_coroutine(play(server));
 }
 
 }  // namespace
