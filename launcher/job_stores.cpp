@@ -147,7 +147,7 @@ awaitable<void> JobStores::open() {
   raise_open_file_limit();  // each agent of the job takes a connection
   rendezvous::CouncilConfig council{config_.run_id, endpoints(config_), rules(config_)};
   council.rules.own_endpoint = own_endpoint_;
-  council_ = std::make_unique<rendezvous::Council>(io_.get_executor(), std::move(council), *agents_);
+  council_ = std::make_unique<rendezvous::Council>(io_.get_executor(), std::move(council), *desk_);
 }
 
 void JobStores::meet_in_etcd() {
@@ -190,8 +190,9 @@ awaitable<bool> JobStores::bind_endpoint(std::size_t endpoint) {
   asio::steady_timer timer(io_);
   for (;;) {
     try {
-      agents_ =
-          std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, port), config_.run_id);
+      desk_ = std::make_unique<store::RunDesk>(io_.get_executor(), config_.run_id);
+      agents_ = std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, port),
+                                                     store::StoreServerConfig{desk_.get(), false, {}});
       co_return true;
     } catch (const std::system_error& error) {
       if (!inferred || error.code() != std::errc::address_in_use) throw;
@@ -255,7 +256,7 @@ std::unique_ptr<rendezvous::LeaderLink> JobStores::make_link(rendezvous::Members
   }
   if (council_) council_->watch(membership);
   rendezvous::CouncilLinkConfig link;
-  link.run_id = config_.run_id;
+  link.opening = {config_.run_id, rendezvous::to_json(rules(config_))};
   link.endpoints = endpoints(config_);
   link.own_endpoint = own_endpoint_;
   link.fixed_address = config_.local_addr.has_value();

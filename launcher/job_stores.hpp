@@ -50,6 +50,7 @@ class JobStores {
   asio::io_context& io_;
   const LaunchConfig& config_;
   async::TaskGroup* tasks_ = nullptr;
+  std::unique_ptr<store::RunDesk> desk_;        // of agents_
   std::unique_ptr<store::StoreServer> agents_;  // also the workers' where the rendezvous is static
   std::unique_ptr<store::StoreServer> workers_;
   int own_endpoint_ = -1;  // where agents_ serves, in the list

@@ -14,21 +14,18 @@
 #include <unordered_map>
 #include <vector>
 
+#include "rendezvous/coordinator_rules.hpp"
 #include "rendezvous/join_protocol.hpp"
 #include "rendezvous/records.hpp"
 
 namespace cpprun::rendezvous {
 
-struct CoordinatorRules {
-  RoundRule round;
-  int max_restarts = 0;
-  std::chrono::milliseconds last_call{30'000};     // for more nodes in the first round, once there are enough
-  std::chrono::milliseconds death_limit{3'000};    // of silence: the agent is taken for dead
-  std::chrono::milliseconds stop_margin{1'000};    // after that its workers are gone
-  std::chrono::milliseconds company{1'000};        // how long a newcomer waits for others before a restart
-  std::chrono::milliseconds accept_limit{60'000};  // for an offered place
-  int endpoints = 1;                               // at which a leader may be
-  int own_endpoint = 0;                            // this one's
+// What a run is doing, for those who watch it.
+struct RunView {
+  int round = -1;    // number of the last round
+  int nodes = 0;     // of that
+  int restarts = 0;  // charged
+  bool running = false;
 };
 
 class Coordinator {
@@ -73,6 +70,9 @@ class Coordinator {
   // Agents that have not taken the last word yet; after over().
   std::size_t listeners() const { return peers_.size(); }
   const std::optional<RoundEnd>& last_word() const { return end_; }  // after over(); nothing: done well
+  RunView view() const {
+    return {round_, run_ ? run_->ticket.nodes : 0, restarts_, stage_ == Stage::Running};
+  }
   // Until when the agents may run their workers without hearing from this leader again.
   TimePoint lease(TimePoint now) const;
 

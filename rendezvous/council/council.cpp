@@ -67,10 +67,10 @@ struct Council::Session {
   bool ended = false;
 };
 
-Council::Council(asio::any_io_executor executor, CouncilConfig config, store::StoreServer& server)
+Council::Council(asio::any_io_executor executor, CouncilConfig config, store::RunDesk& desk)
     : executor_(executor),
       config_(std::move(config)),
-      server_(server),
+      desk_(desk),
       coordinator_(config_.rules, Clock::now()),
       input_(kReadBytes),
       heard_(executor),
@@ -91,7 +91,7 @@ awaitable<void> Council::run() {
 
 awaitable<void> Council::take_connections() {
   for (;;) {
-    store::OpenedConnection opened = co_await server_.next_opened();
+    store::OpenedConnection opened = co_await desk_.next();
     const Clock::time_point now = Clock::now();
     sessions_.push_back(std::make_unique<Session>(std::move(opened.socket), std::move(opened.early), now));
     Session& session = *sessions_.back();
@@ -117,7 +117,8 @@ awaitable<void> Council::decide() {
     const Clock::duration took = Clock::now() - begin;
     for (const std::string& id : coordinator_.take_changed()) send_order(id);
     end_silent_sessions(begin);
-    co_await heard_.wait_until(coordinator_.next_wake());
+    const Clock::time_point wake = std::min(coordinator_.next_wake(), patience());
+    co_await heard_.wait_until(wake);
     // A decision looks at all agents: where they are many, what comes in a moment shares one.
     const Clock::duration pause = std::min<Clock::duration>(kPausePerDecision * took, kLongestPause);
     if (pause < kShortestPause) continue;
@@ -270,13 +271,31 @@ void Council::end(Session& session, const char* why) {
   heard_.notify_all();
 }
 
+Clock::time_point Council::silence_limit(const Session& session) const {
+  return session.heard +
+         (session.report ? 4 * config_.rules.death_limit : std::chrono::milliseconds(kReportLimit));
+}
+
+// When the first of the connections is to be ended for its silence.
+Clock::time_point Council::patience() const {
+  Clock::time_point first = Clock::time_point::max();
+  for (const std::unique_ptr<Session>& session : sessions_) {
+    if (!session->ended) first = std::min(first, silence_limit(*session));
+  }
+  return std::max(first, clean_at_);
+}
+
+std::size_t Council::connections() const {
+  return static_cast<std::size_t>(
+      std::count_if(sessions_.begin(), sessions_.end(),
+                    [](const std::unique_ptr<Session>& session) { return !session->ended; }));
+}
+
 void Council::end_silent_sessions(Clock::time_point now) {
   if (now < clean_at_) return;
   clean_at_ = now + kCleanEvery;
   for (const std::unique_ptr<Session>& session : sessions_) {
-    const std::chrono::milliseconds limit =
-        session->report ? 4 * config_.rules.death_limit : std::chrono::milliseconds(kReportLimit);
-    if (session->ended || now - session->heard <= limit) continue;
+    if (session->ended || now < silence_limit(*session)) continue;
     end(*session, session->report ? nullptr : "has not said who it is");
   }
   std::erase_if(sessions_, [](const std::unique_ptr<Session>& session) {
@@ -306,10 +325,11 @@ awaitable<bool> Council::nobody_leads_at(int endpoint) {
   const store::StoreEndpoint& where = config_.endpoints[static_cast<std::size_t>(endpoint)];
   const store::HostAddresses host = co_await lookups_.look_up(where.host, where.port, limit);
   bool refused = !host.endpoints.empty();
+  const store::Opening opening{config_.run_id, to_json(config_.rules)};
   for (const tcp::endpoint& address : host.endpoints) {
     try {
       const std::unique_ptr<store::StoreConnection> connection =
-          co_await store::StoreConnection::open(address, store::to_string(where), config_.run_id, limit);
+          co_await store::StoreConnection::open(address, store::to_string(where), opening, limit);
       const std::string header = co_await connection->receive(kFrameHeader, limit);
       const std::size_t length = payload_length(header).value_or(0);
       const std::string payload = co_await connection->receive(length, limit);

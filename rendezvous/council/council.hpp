@@ -17,9 +17,9 @@
 #include "rendezvous/council/frames.hpp"
 #include "rendezvous/farewell.hpp"
 #include "rendezvous/membership.hpp"
+#include "rendezvous/store/agent_desk.hpp"
 #include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/store/store_client.hpp"
-#include "rendezvous/store/store_server.hpp"
 
 namespace cpprun::rendezvous {
 
@@ -31,8 +31,8 @@ struct CouncilConfig {
 
 class Council : public Farewell {
  public:
-  // `server` hands over the connections of agents; it outlives this.
-  Council(asio::any_io_executor executor, CouncilConfig config, store::StoreServer& server);
+  // `desk` has the connections of the run's agents; it outlives this.
+  Council(asio::any_io_executor executor, CouncilConfig config, store::RunDesk& desk);
   ~Council() override;
 
   // Until cancelled.
@@ -43,6 +43,12 @@ class Council : public Farewell {
 
   // The agent of this process, which outlives the last connection.
   void watch(const Membership& own_agent) { own_agent_ = &own_agent; }
+
+  // The run is over and its agents know it: there is nothing left to say.
+  bool done() const { return coordinator_.over() && coordinator_.listeners() == 0; }
+  std::size_t agents() const { return by_id_.size(); }  // that are connected and have reported
+  std::size_t connections() const;
+  RunView view() const { return coordinator_.view(); }
 
   // This machine's address by which agents of other machines came; nothing if none did.
   std::optional<asio::ip::address> reached_at() const { return reached_at_; }
@@ -64,11 +70,13 @@ class Council : public Farewell {
   void send(Session& session, std::string_view bytes);
   void send_order(const std::string& id);
   void end(Session& session, const char* why);
+  async::Clock::time_point silence_limit(const Session& session) const;
+  async::Clock::time_point patience() const;
   void end_silent_sessions(async::Clock::time_point now);
 
   asio::any_io_executor executor_;
   CouncilConfig config_;
-  store::StoreServer& server_;
+  store::RunDesk& desk_;
   Coordinator coordinator_;
   store::HostLookups lookups_;
   std::deque<std::unique_ptr<Session>> sessions_;

@@ -97,7 +97,7 @@ awaitable<CouncilLink::Connection> CouncilLink::open(int endpoint, Deadline limi
   store::StoreFailure failure = store::StoreFailure::Unreachable;
   for (const tcp::endpoint& address : host.endpoints) {
     try {
-      co_return co_await store::StoreConnection::open(address, name, config_.run_id, limit);
+      co_return co_await store::StoreConnection::open(address, name, config_.opening, limit);
     } catch (const store::StoreError& error) {
       reason = error.what();
       failure = error.failure();

@@ -18,7 +18,7 @@
 namespace cpprun::rendezvous {
 
 struct CouncilLinkConfig {
-  std::string run_id;
+  store::Opening opening;                       // of the run
   std::vector<store::StoreEndpoint> endpoints;  // in the order to try them
   int own_endpoint = -1;                        // that this process serves
   bool fixed_address = false;                   // the membership's address is not the link's to find out

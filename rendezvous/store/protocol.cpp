@@ -70,6 +70,7 @@ bool RequestDecoder::read_fields(FieldReader& in, Request& request) {
     case Op::Set:
     case Op::Append:
     case Op::QueuePush:
+    case Op::Open:
       return in.key(request.key) && in.value(request.value);
     case Op::CompareSet:
       return in.key(request.key) && in.value(request.expected) && in.value(request.value);
@@ -77,7 +78,6 @@ bool RequestDecoder::read_fields(FieldReader& in, Request& request) {
     case Op::DeleteKey:
     case Op::QueuePop:
     case Op::QueueLen:
-    case Op::Open:
       return in.key(request.key);
     case Op::Add:
     case Op::Barrier:
@@ -121,8 +121,11 @@ const char* describe(Fault fault) {
       return "it has stopped reading its replies";
     case Fault::NeverValidated:
       return "it did not say within the time limit that it is a store client";
+    case Fault::TableFull:
+      return "it wrote more than the store may hold";
     case Fault::TorchrunAgent:
-      return "it is an agent of torchrun, which cannot take part in a run of cpprun's: start cpprun on every node";
+      return "it is an agent of torchrun, which cannot take part in a run of cpprun's: start cpprun on every "
+             "node";
   }
   return "";
 }

@@ -56,14 +56,18 @@ inline constexpr std::uint8_t kStopWaiting = 0;
 inline constexpr std::uint8_t kWaitCancelled = 1;
 inline constexpr std::uint8_t kOpened = 0;
 inline constexpr std::uint8_t kOtherRun = 1;
+inline constexpr std::uint8_t kNoRoom = 2;      // for another run, at present
+inline constexpr std::uint8_t kClosing = 3;     // the server is about to end
+inline constexpr std::uint8_t kUnreadable = 4;  // the rules of the run
+inline constexpr std::uint8_t kSoleLeader = 5;  // the run has other endpoints, and this server none beside it
 
 // One request. The views point into the bytes it was decoded from. MULTI_SET comes as one request a pair.
 struct Request {
   Op op = Op::Ping;
-  std::string_view key;                // OPEN: the run
-  std::string_view value;              // SET, APPEND, QUEUE_PUSH, MULTI_SET; COMPARE_SET: desired
-  std::string_view expected;           // COMPARE_SET
-  std::int64_t number = 0;             // ADD: delta; BARRIER: world size; PING: nonce
+  std::string_view key;       // OPEN: the run
+  std::string_view value;     // SET, APPEND, QUEUE_PUSH, MULTI_SET; COMPARE_SET: desired; OPEN: the rules
+  std::string_view expected;  // COMPARE_SET
+  std::int64_t number = 0;    // ADD: delta; BARRIER: world size; PING: nonce
   std::vector<std::string_view> keys;  // CHECK, WAIT, MULTI_GET
 };
 
@@ -82,6 +86,7 @@ enum class Fault {
   TooManyWaits,  // more open registrations than one request may name keys
   SlowReader,
   NeverValidated,  // no VALIDATE within the limit
+  TableFull,       // a write would exceed the table's limits
   TorchrunAgent,   // where cpprun's agents meet
 };
 const char* describe(Fault fault);  // a phrase after "closed <peer>: "

@@ -46,10 +46,25 @@ std::string text_of(int error) {
   return std::system_category().message(error);
 }
 
+const char* why_not_opened(std::uint8_t answer) {
+  switch (answer) {
+    case kOtherRun:
+      return "the agent there serves another run (compare --rdzv-id)";
+    case kNoRoom:
+      return "the server there serves as many runs as it may";
+    case kClosing:
+      return "the server there is about to end";
+    case kSoleLeader:
+      return "cpprund serves there, which must be the only endpoint of a run";
+    default:
+      return "the server there is of another version of cpprun";
+  }
+}
+
 }  // namespace
 
 awaitable<std::unique_ptr<StoreConnection>> StoreConnection::open(tcp::endpoint endpoint, std::string name,
-                                                                  std::optional<std::string> run,
+                                                                  std::optional<Opening> opening,
                                                                   Deadline deadline) {
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
   tcp::socket socket = open_socket(executor, endpoint);
@@ -65,7 +80,7 @@ awaitable<std::unique_ptr<StoreConnection>> StoreConnection::open(tcp::endpoint 
 
   std::unique_ptr<StoreConnection> connection(new StoreConnection(std::move(socket), endpoint, name));
   co_await connection->greet(deadline);
-  if (run) co_await connection->open_run(std::move(*run), deadline);
+  if (opening) co_await connection->open_run(std::move(*opening), deadline);
   co_return connection;
 }
 
@@ -91,10 +106,11 @@ awaitable<void> StoreConnection::greet(Deadline deadline) {
   }
 }
 
-awaitable<void> StoreConnection::open_run(std::string run, Deadline deadline) {
+awaitable<void> StoreConnection::open_run(Opening opening, Deadline deadline) {
   std::string request;
   put_number(request, Op::Open);
-  put_text(request, run);
+  put_text(request, opening.run);
+  put_text(request, opening.rules);
   std::uint8_t answer = 0;
   try {
     co_await send(request, deadline);
@@ -108,8 +124,9 @@ awaitable<void> StoreConnection::open_run(std::string run, Deadline deadline) {
                          "(a torchrun agent, or another job's workers?)");
   }
   if (answer == kOpened) co_return;
-  throw StoreError(StoreFailure::Refused, "cannot join run '" + run + "' at " + name_ +
-                                              ": the agent there serves another run (compare --rdzv-id)");
+  const bool passing = answer == kNoRoom || answer == kClosing;
+  throw StoreError(passing ? StoreFailure::Unreachable : StoreFailure::Refused,
+                   "cannot join run '" + opening.run + "' at " + name_ + ": " + why_not_opened(answer));
 }
 
 awaitable<void> StoreConnection::send(std::string_view bytes, Deadline deadline) {

@@ -9,18 +9,19 @@
 #include <string>
 #include <string_view>
 
+#include "rendezvous/store/agent_desk.hpp"
 #include "rendezvous/store/store.hpp"
 
 namespace cpprun::store {
 
 class StoreConnection {
  public:
-  // One attempt: connect, VALIDATE and PING in one write, the answer; then, where `run` is given, OPEN of
-  // that run, after which the connection carries what its agents say to each other. `name` is the store's in
-  // error messages. Throws StoreError: Refused where another service or another run's agent answers,
-  // NobodyListens, else Unreachable.
+  // One attempt: connect, VALIDATE and PING in one write, the answer; then, where `opening` is given,
+  // OPEN of that run, after which the connection carries what its agents say to each other. `name` is the
+  // store's in error messages. Throws StoreError: Refused where another service or another run's agent
+  // answers, NobodyListens, else Unreachable.
   static awaitable<std::unique_ptr<StoreConnection>> open(asio::ip::tcp::endpoint endpoint, std::string name,
-                                                          std::optional<std::string> run, Deadline deadline);
+                                                          std::optional<Opening> opening, Deadline deadline);
 
   // Each throws StoreError(Lost or NoAnswer), after which the connection is of no use.
   awaitable<void> send(std::string_view bytes, Deadline deadline);  // `bytes` must outlive the call
@@ -45,7 +46,7 @@ class StoreConnection {
   StoreConnection(asio::ip::tcp::socket socket, asio::ip::tcp::endpoint peer, std::string name)
       : socket_(std::move(socket)), peer_(std::move(peer)), name_(std::move(name)) {}
   awaitable<void> greet(Deadline deadline);
-  awaitable<void> open_run(std::string run, Deadline deadline);
+  awaitable<void> open_run(Opening opening, Deadline deadline);
   bool read_some();
   awaitable<bool> wait_socket(asio::ip::tcp::socket::wait_type what, Deadline deadline);
 

@@ -8,7 +8,6 @@
 #include <array>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cerrno>
-#include <deque>
 #include <queue>
 #include <string>
 #include <system_error>
@@ -51,15 +50,13 @@ bool is_shortage(int error) {
 // and a request costs two system calls (receive, send) instead of three.
 class StoreServer::Impl {
  public:
-  Impl(tcp::acceptor acceptor, std::optional<std::string> run, ServerLimits limits)
-      : limits_(limits),
-        run_(std::move(run)),
+  Impl(tcp::acceptor acceptor, StoreServerConfig config)
+      : config_(config),
         acceptor_(std::move(acceptor)),
         port_(acceptor_.local_endpoint().port()),
         epoll_(acceptor_.get_executor(), open_epoll()),
         input_(kReadBytes),
-        work_{table_, run_, limits_, input_, {}, {}, {}},
-        handed_over_(acceptor_.get_executor()),
+        work_{table_, config_, use_, input_, {}, {}, {}},
         room_(acceptor_.get_executor()),
         earlier_limit_(acceptor_.get_executor()) {
     no_delay(acceptor_.native_handle());
@@ -71,7 +68,7 @@ class StoreServer::Impl {
   void start_empty_table();
   std::uint16_t port() const { return port_; }
   std::size_t connections() const { return sessions_.size() - free_.size(); }
-  awaitable<OpenedConnection> next_opened();
+  StoreUse use() const;
 
  private:
   awaitable<void> accept_connections();
@@ -80,6 +77,7 @@ class StoreServer::Impl {
 
   int accept_one();
   void serve_ready();
+  void count_turn(Clock::time_point begin);
   void settle(ConnectionId id, StoreSession::State state);
   void watch_limit(ConnectionId id);
   void close(ConnectionId id);
@@ -93,16 +91,14 @@ class StoreServer::Impl {
     bool operator>(const Watch& other) const { return when > other.when; }
   };
 
-  ServerLimits limits_;
-  std::optional<std::string> run_;
+  StoreServerConfig config_;
   tcp::acceptor acceptor_;
   std::uint16_t port_;
   asio::posix::stream_descriptor epoll_;
   std::vector<char> input_;
   StoreTable table_;
+  StoreUse use_;  // what can only be counted
   SessionWork work_;
-  std::deque<OpenedConnection> opened_;
-  async::Event handed_over_;                             // opened_ has one more
   std::vector<std::unique_ptr<StoreSession>> sessions_;  // by connection id; null where free
   std::vector<ConnectionId> free_;
   // Looked at lazily: an entry whose session has gone, or no longer has a limit, is dropped when it comes up.
@@ -150,12 +146,16 @@ awaitable<void> StoreServer::Impl::accept_connections() {
     auto [error] = co_await acceptor_.async_wait(tcp::acceptor::wait_read, async::use_error);
     if (error) co_return;
     int failure = 0;
-    for (int i = 0; i < kAcceptsPerTurn && failure == 0; ++i) failure = accept_one();
+    bool full = false;
+    for (int i = 0; i < kAcceptsPerTurn && failure == 0 && !full; ++i) {
+      full = connections() >= config_.limits.connections;
+      if (!full) failure = accept_one();
+    }
     if (failure == EAGAIN) shortage_logged_ = false;
-    if (!is_shortage(failure)) continue;
+    if (!full && !is_shortage(failure)) continue;
     if (!std::exchange(shortage_logged_, true)) {
       spdlog::info("store: accepting no more connections for now ({} are open): {}", connections(),
-                   std::system_category().message(failure));
+                   full ? "that is its limit" : std::system_category().message(failure));
     }
     const Clock::time_point retry = Clock::now() + kAcceptPause;
     co_await room_.wait_until(retry);
@@ -180,6 +180,7 @@ int StoreServer::Impl::accept_one() {
   if (::epoll_ctl(epoll_.native_handle(), EPOLL_CTL_ADD, fd, &event) != 0) return errno;
   free_.pop_back();
   sessions_[id] = std::move(session);
+  ++use_.accepted;
   watch_limit(id);
   return 0;
 }
@@ -189,6 +190,16 @@ awaitable<void> StoreServer::Impl::serve_connections() {
     auto [error] = co_await epoll_.async_wait(asio::posix::stream_descriptor::wait_read, async::use_error);
     if (error) co_return;
     serve_ready();
+  }
+}
+
+// One more turn of reading, serving and sending.
+void StoreServer::Impl::count_turn(Clock::time_point begin) {
+  const std::chrono::nanoseconds took = Clock::now() - begin;
+  ++use_.turns;
+  use_.turn_time += took;
+  for (std::size_t i = 0; i < StoreUse::kTurnBounds.size(); ++i) {
+    if (took <= StoreUse::kTurnBounds[i]) ++use_.turns_within[i];
   }
 }
 
@@ -203,6 +214,7 @@ void StoreServer::Impl::serve_ready() {
       const bool gone = (events[i].events & (EPOLLERR | EPOLLHUP)) != 0;
       StoreSession* session = sessions_[id].get();
       if (!session) continue;  // closed by an earlier event of this round
+      const Clock::time_point begin = Clock::now();
       StoreSession::State state = StoreSession::State::Open;
       if (writable && session->wants_write()) state = session->on_writable(work_);
       const bool readable = (events[i].events & EPOLLIN) != 0;
@@ -214,6 +226,7 @@ void StoreServer::Impl::serve_ready() {
       settle(id, state);
       for (const ConnectionId woken : work_.woken) settle(woken, sessions_[woken]->on_woken());
       work_.woken.clear();
+      count_turn(begin);
     }
   }
 }
@@ -233,7 +246,7 @@ void StoreServer::Impl::settle(ConnectionId id, StoreSession::State state) {
 }
 
 void StoreServer::Impl::watch_limit(ConnectionId id) {
-  const std::optional<StoreSession::Limit> limit = sessions_[id]->limit(limits_);
+  const std::optional<StoreSession::Limit> limit = sessions_[id]->limit(config_.limits);
   if (!limit) return;
   const bool first = watches_.empty() || limit->when < watches_.top().when;
   watches_.push({limit->when, id});
@@ -251,7 +264,7 @@ awaitable<void> StoreServer::Impl::enforce_limits() {
       const ConnectionId id = watches_.top().id;
       watches_.pop();
       const std::optional<StoreSession::Limit> limit =
-          sessions_[id] ? sessions_[id]->limit(limits_) : std::optional<StoreSession::Limit>();
+          sessions_[id] ? sessions_[id]->limit(config_.limits) : std::optional<StoreSession::Limit>();
       if (!limit) continue;
       if (limit->when > now) {
         watches_.push({limit->when, id});
@@ -265,6 +278,7 @@ awaitable<void> StoreServer::Impl::enforce_limits() {
 
 // Once for each cause, so that a flood of bad clients does not become a flood of lines.
 void StoreServer::Impl::log_fault(const StoreSession& session, Fault fault) {
+  ++use_.faults;
   const bool first = !std::exchange(logged_[static_cast<std::size_t>(fault)], true);
   const spdlog::level::level_enum level =
       fault == Fault::TorchrunAgent ? spdlog::level::warn : spdlog::level::info;
@@ -285,30 +299,25 @@ void StoreServer::Impl::close(ConnectionId id) {
 
 void StoreServer::Impl::hand_over(ConnectionId id) {
   ::epoll_ctl(epoll_.native_handle(), EPOLL_CTL_DEL, sessions_[id]->fd(), nullptr);
-  auto [fd, early] = sessions_[id]->release();
+  StoreSession::Released released = sessions_[id]->release();
   tcp::socket socket(acceptor_.get_executor());
   error_code error;
-  socket.assign(acceptor_.local_endpoint().protocol(), fd, error);
+  socket.assign(acceptor_.local_endpoint().protocol(), released.fd, error);
   if (error) {
-    ::close(fd);
+    ::close(released.fd);
   } else {
-    opened_.push_back({std::move(socket), std::move(early)});
-    handed_over_.notify_all();
+    config_.desk->take(*released.opening, {std::move(socket), std::move(released.early)});
   }
   close(id);
 }
 
-awaitable<OpenedConnection> StoreServer::Impl::next_opened() {
-  while (opened_.empty()) {
-    co_await handed_over_.wait();
-    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
-    if (state.cancelled() != asio::cancellation_type::none) {
-      throw boost::system::system_error(asio::error::operation_aborted);
-    }
-  }
-  OpenedConnection opened = std::move(opened_.front());
-  opened_.pop_front();
-  co_return opened;
+StoreUse StoreServer::Impl::use() const {
+  StoreUse use = use_;
+  use.connections = connections();
+  use.waiting = table_.waiting();
+  use.keys = table_.size();
+  use.bytes = table_.bytes();
+  return use;
 }
 
 void StoreServer::Impl::close_all() {
@@ -317,8 +326,8 @@ void StoreServer::Impl::close_all() {
   }
 }
 
-StoreServer::StoreServer(tcp::acceptor acceptor, std::optional<std::string> run, ServerLimits limits)
-    : impl_(std::make_unique<Impl>(std::move(acceptor), std::move(run), limits)) {}
+StoreServer::StoreServer(tcp::acceptor acceptor, StoreServerConfig config)
+    : impl_(std::make_unique<Impl>(std::move(acceptor), config)) {}
 StoreServer::~StoreServer() = default;
 
 awaitable<void> StoreServer::run() {
@@ -336,8 +345,8 @@ std::uint16_t StoreServer::port() const {
 std::size_t StoreServer::connections() const {
   return impl_->connections();
 }
-awaitable<OpenedConnection> StoreServer::next_opened() {
-  return impl_->next_opened();
+StoreUse StoreServer::use() const {
+  return impl_->use();
 }
 
 }  // namespace cpprun::store

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "rendezvous/store/apply_request.hpp"
 
@@ -14,6 +15,25 @@ namespace {
 bool is_torchrun_agent(const Request& request) {
   return request.key.starts_with("/torch.rendezvous.") ||
          request.key.find("/torchelastic/role_info/") != std::string_view::npos;
+}
+
+// Whether what the request adds keeps the table within its limits.
+bool has_room(const StoreTable& table, const Request& request, const ServerLimits& limits) {
+  switch (request.op) {
+    case Op::Set:
+    case Op::MultiSet:
+    case Op::CompareSet:
+    case Op::Append:
+    case Op::Add:
+    case Op::Barrier:
+    case Op::QueuePush: {
+      const std::size_t more = request.key.size() + request.value.size();
+      if (table.bytes() > limits.bytes || more > limits.bytes - table.bytes()) return false;
+      return table.size() < limits.keys || table.holds(request.key);
+    }
+    default:
+      return true;
+  }
 }
 
 }  // namespace
@@ -29,8 +49,8 @@ StoreSession::~StoreSession() {
   ::close(fd_);
 }
 
-std::pair<int, std::string> StoreSession::release() {
-  return {std::exchange(fd_, -1), std::move(inbox_)};
+StoreSession::Released StoreSession::release() {
+  return {std::exchange(fd_, -1), std::move(inbox_), std::move(opening_)};
 }
 
 StoreSession::State StoreSession::on_readable(SessionWork& work) {
@@ -84,7 +104,7 @@ StoreSession::State StoreSession::serve(std::string_view input, SessionWork& wor
     inbox_.erase(0, served);
   }
   // The answer is one byte, and the first on its way.
-  if (state == State::Open && opened_) state = State::Opened;
+  if (state == State::Open && opening_) state = State::Opened;
   return state;
 }
 
@@ -92,7 +112,7 @@ StoreSession::State StoreSession::serve(std::string_view input, SessionWork& wor
 // consumed.
 std::size_t StoreSession::serve_some(std::string_view input, SessionWork& work) {
   std::size_t served = 0;
-  while (fault_ == Fault::None && !opened_ && work.reply.size() < kReplyPauseBytes && wants_read()) {
+  while (fault_ == Fault::None && !opening_ && work.reply.size() < kReplyPauseBytes && wants_read()) {
     const RequestDecoder::Result decoded = decoder_.next(input.substr(served), work.request);
     served += decoded.consumed;
     fault_ = decoded.fault;
@@ -104,17 +124,20 @@ std::size_t StoreSession::serve_some(std::string_view input, SessionWork& work) 
 
 Fault StoreSession::apply(SessionWork& work) {
   if (work.request.op == Op::Open) return open(work);
-  if (work.run && is_torchrun_agent(work.request)) return Fault::TorchrunAgent;
+  if (!work.config.torchrun_agents && is_torchrun_agent(work.request)) return Fault::TorchrunAgent;
   if (work.request.op != Op::Ping) of_worker_ = true;
-  return apply_request(work.table, id_, work.request, work.limits.reply_bytes, work.reply, work.woken);
+  ++work.use.requests[static_cast<std::size_t>(work.request.op)];
+  const ServerLimits& limits = work.config.limits;
+  if (!has_room(work.table, work.request, limits)) return Fault::TableFull;
+  return apply_request(work.table, id_, work.request, limits.reply_bytes, work.reply, work.woken);
 }
 
 Fault StoreSession::open(SessionWork& work) {
-  if (!work.run) return Fault::UnknownOpcode;
-  if (of_worker_) return Fault::UnknownOpcode;
-  const bool same_run = work.request.key == *work.run;
-  put_number(work.reply, same_run ? kOpened : kOtherRun);
-  opened_ = same_run;
+  if (!work.config.desk || of_worker_) return Fault::UnknownOpcode;
+  Opening opening{std::string(work.request.key), std::string(work.request.value)};
+  const std::uint8_t answer = work.config.desk->admit(opening);
+  put_number(work.reply, answer);
+  if (answer == kOpened) opening_ = std::make_unique<Opening>(std::move(opening));
   return Fault::None;
 }
 

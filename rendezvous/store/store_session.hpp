@@ -4,11 +4,11 @@
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "rendezvous/async/deadline.hpp"
 #include "rendezvous/store/protocol.hpp"
@@ -20,8 +20,8 @@ namespace cpprun::store {
 // What the sessions of a server share while one of them works.
 struct SessionWork {
   StoreTable& table;
-  const std::optional<std::string>& run;  // whose agents may open a connection of their own
-  const ServerLimits& limits;
+  const StoreServerConfig& config;
+  StoreUse& use;
   std::span<char> input;  // what one read may fill
   std::string reply;      // of the requests at hand; empty between calls
   Request request;
@@ -60,8 +60,13 @@ class StoreSession {
   std::optional<Limit> limit(const ServerLimits& limits) const;
 
   bool of_worker() const { return of_worker_; }  // has used the table
-  // Gives up the socket of an opened connection, with the bytes that came behind OPEN.
-  std::pair<int, std::string> release();
+  // Gives up the socket of an opened connection.
+  struct Released {
+    int fd;
+    std::string early;  // the bytes that came behind OPEN
+    std::unique_ptr<Opening> opening;
+  };
+  Released release();
   int fd() const { return fd_; }
   const asio::ip::tcp::endpoint& peer() const { return peer_; }
   Fault fault() const { return fault_; }  // where Faulty
@@ -78,7 +83,7 @@ class StoreSession {
 
   int fd_;
   ConnectionId id_;
-  bool opened_ = false;
+  std::unique_ptr<Opening> opening_;  // once answered kOpened
   bool of_worker_ = false;
   Fault fault_ = Fault::None;
   RequestDecoder decoder_;

@@ -48,6 +48,8 @@ void StoreTable::tidy(Node& node) {
 
 void StoreTable::store(Node& node, std::string_view value) {
   Entry& entry = node.second;
+  bytes_ += value.size() + (entry.present ? 0 : node.first.size());
+  bytes_ -= entry.value.size();
   // A short value does not keep the room of a long one before it.
   if (entry.value.capacity() > 4096 && value.size() < entry.value.capacity() / 4) {
     entry.value = std::string(value);
@@ -61,6 +63,11 @@ void StoreTable::store(Node& node, std::string_view value) {
 std::string_view StoreTable::get(std::string_view key) const {
   const Entry* entry = find(key);
   return entry ? std::string_view(entry->value) : std::string_view();
+}
+
+bool StoreTable::holds(std::string_view key) const {
+  const Entry* entry = find(key);
+  return entry && entry->present;
 }
 
 bool StoreTable::check(std::span<const std::string_view> keys) const {
@@ -91,6 +98,7 @@ void StoreTable::append(std::string_view key, std::string_view value, Wakeups& w
     store(at, value);
   } else {
     at.second.value.append(value);
+    bytes_ += value.size();
   }
   wake_all(at, woken);
 }
@@ -122,6 +130,7 @@ std::string_view StoreTable::compare_set(std::string_view key, std::string_view 
 bool StoreTable::erase(std::string_view key) {
   const Entries::iterator found = entries_.find(key);
   if (found == entries_.end() || !found->second.present) return false;
+  bytes_ -= key.size() + found->second.value.size();
   found->second.present = false;
   found->second.value = std::string();
   --present_;
@@ -134,6 +143,7 @@ void StoreTable::queue_push(std::string_view key, std::string_view value, Wakeup
   if (!at.second.extra) at.second.extra = std::make_unique<Extra>();
   std::list<Registration>& waiting = at.second.extra->waiting;
   at.second.extra->queue.emplace_back(value);
+  bytes_ += key.size() + value.size();
   while (!waiting.empty()) {
     const ConnectionId connection = waiting.front().waiter->connection;
     if (!take(at, waiting.begin())) continue;  // it waits for more keys; this push is not its wake-up
@@ -149,6 +159,7 @@ std::optional<std::string> StoreTable::queue_pop(std::string_view key) {
   std::deque<std::string>& queue = found->second.extra->queue;
   std::optional<std::string> value = std::move(queue.front());
   queue.pop_front();
+  bytes_ -= key.size() + value->size();
   if (queue.empty()) tidy(*found);
   return value;
 }

@@ -29,7 +29,9 @@ class StoreTable {
   // Views stay valid until the next change of the table. An absent key reads as empty.
   std::string_view get(std::string_view key) const;
   bool check(std::span<const std::string_view> keys) const;  // each a key, or a queue that is not empty
+  bool holds(std::string_view key) const;                    // a value
   std::int64_t size() const { return present_; }             // of keys; queues do not count
+  std::size_t bytes() const { return bytes_; }               // of keys and values, queues' included
   std::vector<std::string_view> keys() const;                // in no order
 
   void set(std::string_view key, std::string_view value, Wakeups& woken);
@@ -106,6 +108,7 @@ class StoreTable {
 
   Entries entries_;
   std::int64_t present_ = 0;
+  std::size_t bytes_ = 0;
   std::unordered_map<ConnectionId, Waiter> waiters_;
 };
 

@@ -87,7 +87,7 @@ std::unique_ptr<DynamicRendezvous> make_agent(asio::io_context& io, char** argv,
   config.node.workers = 8;
   config.open_store = [](const std::string& address) { return StoreEndpoint{address, 1}; };
   CouncilLinkConfig link;
-  link.run_id = argv[1];
+  link.opening.run = argv[1];
   link.endpoints = {{"127.0.0.1", static_cast<std::uint16_t>(std::atoi(argv[2]))}};
   return std::make_unique<DynamicRendezvous>(
       io.get_executor(), std::move(config), [&io, link](Membership& membership, async::Event& changed) {

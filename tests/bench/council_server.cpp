@@ -31,13 +31,15 @@ int main(int argc, char** argv) {
   if (argc != 5) return 2;
   launcher::raise_open_file_limit();
   asio::io_context io{1};
-  store::StoreServer server(store::bind_acceptor(io, asio::ip::address_v4::loopback(), 0), argv[1]);
+  store::RunDesk desk(io.get_executor(), argv[1]);
+  store::StoreServer server(store::bind_acceptor(io, asio::ip::address_v4::loopback(), 0),
+                            {&desk, false, {}});
   rendezvous::CouncilConfig config;
   config.run_id = argv[1];
   config.endpoints = {{"127.0.0.1", server.port()}};
   config.rules.round = {std::atoi(argv[2]), std::atoi(argv[3])};
   config.rules.stop_margin = std::chrono::milliseconds(std::atoi(argv[4]));
-  rendezvous::Council council(io.get_executor(), config, server);
+  rendezvous::Council council(io.get_executor(), config, desk);
   asio::co_spawn(io, server.run(), rethrow);
   asio::co_spawn(io, council.run(), rethrow);
   std::printf("%u\n", server.port());

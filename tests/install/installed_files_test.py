@@ -72,7 +72,14 @@ class BuiltAndInstalled(unittest.TestCase):
         manual = self.prefix / "share/man"
         pages = [str(page.relative_to(manual)) for page in manual.rglob("*") if page.is_file()]
         programs = [file.name for file in (self.prefix / "bin").iterdir()]
-        self.assertCountEqual(pages, [f"man1/{name}.1" for name in programs])
+        sections = {name: 8 if name == "cpprund" else 1 for name in programs}
+        self.assertCountEqual(pages, [f"man{number}/{name}.{number}" for name, number in sections.items()])
+
+    def test_units_of_systemd_name_the_installed_program(self):
+        units = self.prefix / "lib/systemd/system"
+        started = re.search(r"^ExecStart=(\S+)", (units / "cpprund.service").read_text(), re.M)[1]
+        self.assertEqual(pathlib.Path(started), self.prefix / "bin/cpprund")
+        self.assertTrue((units / "cpprund.socket").exists())
 
     def test_the_trainer_comes_with_its_cuda_module(self):
         if not (BUILD / "build.ninja").exists() or not (BUILD / "lib" / CUDA_MODULE).exists():

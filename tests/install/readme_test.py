@@ -36,16 +36,35 @@ class SeveralMachines(unittest.TestCase):
         self.assertEqual([job.returncode for job in jobs], [0] * len(jobs), ends)
         return sorted(line for out, _ in ends for line in out.splitlines())
 
+    def start_daemon(self, command):
+        """The port of a daemon of that command, but for its addresses."""
+        port, http = free_port(), free_port()
+        words = command.replace("10.0.0.1:29400", f"127.0.0.1:{port}").replace("127.0.0.1:9400", f"127.0.0.1:{http}")
+        read_end, write_end = os.pipe()
+        daemon = subprocess.Popen([BIN / "cpprund", *words.split()[1:], f"--ready-fd={write_end}"],
+                                  pass_fds=[write_end], stderr=subprocess.DEVNULL)
+        self.addCleanup(daemon.wait)
+        self.addCleanup(daemon.kill)
+        os.close(write_end)
+        with os.fdopen(read_end) as ready:
+            self.assertEqual(ready.read(), f"{port}\n{http}\n")
+        return port
+
     def test_commands(self):
         commands = [line.split("  #")[0] for line in README.splitlines() if line.startswith("cpprun --nnodes")]
-        changing = [c for c in commands if "--nnodes=2:4" in c]
+        by_daemon = [c for c in commands if "10.0.0.1:29400" in c]
+        changing = [c for c in commands if "--nnodes=2:4" in c and c not in by_daemon]
         by_rank = [c for c in commands if "--node-rank" in c]
-        meeting = [c for c in commands if "c10d" in c and c not in changing]
-        self.assertEqual((len(by_rank), len(meeting), len(changing)), (2, 1, 1))
+        meeting = [c for c in commands if "c10d" in c and c not in changing and c not in by_daemon]
+        self.assertEqual((len(by_rank), len(meeting), len(changing), len(by_daemon)), (2, 1, 1, 1))
         everyone = [f"{rank} 8" for rank in range(8)]
         self.assertEqual(self.ranks(*by_rank), everyone)
         self.assertEqual(self.ranks(*meeting, *meeting), everyone)
         self.assertEqual(self.ranks(*4 * changing), sorted(f"{rank} 16" for rank in range(16)))
+        [command] = [line for line in README.splitlines() if line.startswith("cpprund --bind")]
+        port = self.start_daemon(command)
+        here = [c.replace("10.0.0.1:29400", f"127.0.0.1:{port}") for c in by_daemon]
+        self.assertEqual(self.ranks(*4 * here), sorted(f"{rank} 16" for rank in range(16)))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include "rendezvous/council/council.hpp"
 #include "rendezvous/council/council_link.hpp"
 #include "rendezvous/store/store_connection.hpp"
+#include "rendezvous/store/store_server.hpp"
 
 namespace cpprun::rendezvous {
 namespace {
@@ -41,9 +42,10 @@ struct Peer {
 class Meeting {
  public:
   explicit Meeting(int nodes)
-      : server_(store::bind_acceptor(io_, asio::ip::address_v4::loopback(), 0), kRun),
+      : desk_(io_.get_executor(), kRun),
+        server_(store::bind_acceptor(io_, asio::ip::address_v4::loopback(), 0), {&desk_, false, {}}),
         endpoint_{"127.0.0.1", server_.port()},
-        council_(io_.get_executor(), {kRun, {endpoint_}, rules_for(nodes)}, server_),
+        council_(io_.get_executor(), {kRun, {endpoint_}, rules_for(nodes)}, desk_),
         nodes_(nodes),
         tasks_(io_.get_executor()) {}
 
@@ -57,8 +59,8 @@ class Meeting {
   awaitable<void> connect(Peer& peer) {
     const asio::ip::tcp::endpoint where(asio::ip::address_v4::loopback(), server_.port());
     std::string name = "the council";
-    std::optional<std::string> run = kRun;
-    peer.connection = co_await store::StoreConnection::open(where, std::move(name), std::move(run),
+    std::optional<store::Opening> opening(std::in_place, kRun, to_json(rules_for(nodes_)));
+    peer.connection = co_await store::StoreConnection::open(where, std::move(name), std::move(opening),
                                                             Deadline::after(seconds(20)));
   }
 
@@ -74,7 +76,7 @@ class Meeting {
     config.node = node_of(number, nodes_);
     config.open_store = [](const std::string& address) { return StoreEndpoint{address, 1234}; };
     CouncilLinkConfig link;
-    link.run_id = kRun;
+    link.opening = {kRun, to_json(rules_for(nodes_))};
     link.endpoints = {endpoint_};
     link.death_limit = seconds(20);
     const asio::any_io_executor executor = io_.get_executor();
@@ -104,6 +106,7 @@ class Meeting {
   }
 
   asio::io_context io_{1};
+  store::RunDesk desk_;
   store::StoreServer server_;
   store::StoreEndpoint endpoint_;
   Council council_;

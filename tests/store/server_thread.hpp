@@ -27,8 +27,8 @@ namespace cpprun::store {
 
 class ServerThread {
  public:
-  explicit ServerThread(ServerLimits limits = {}, std::optional<std::string> run = std::nullopt)
-      : server_(bind_acceptor(context_, asio::ip::address_v4::loopback(), 0), std::move(run), limits),
+  explicit ServerThread(ServerLimits limits = {})
+      : server_(bind_acceptor(context_, asio::ip::address_v4::loopback(), 0), {nullptr, true, limits}),
         tasks_(context_.get_executor()) {
     tasks_.start(server_.run());
     thread_ = std::thread([this] { context_.run(); });

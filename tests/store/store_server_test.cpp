@@ -240,6 +240,34 @@ TEST(StoreServer, AReplyTooLongClosesTheConnection) {
   EXPECT_TRUE(client.closed_by_peer());
 }
 
+// Writes end at the limit; keys that are there can still be changed within the bytes.
+TEST(StoreServer, AFullTableClosesWhoWritesMore) {
+  ServerThread server({.keys = 2, .bytes = 40});
+  RawClient client = RawClient::validated(server.port());
+  client.send(set_bytes("a", "1") + set_bytes("b", "2") + set_bytes("a", std::string(30, 'v')));
+  EXPECT_EQ(client.ask(op_bytes(Op::GetNumKeys), 8), number_bytes<std::int64_t>(2));
+  RawClient third = RawClient::validated(server.port());
+  third.send(set_bytes("c", "3"));
+  EXPECT_TRUE(third.closed_by_peer());
+  RawClient large = RawClient::validated(server.port());
+  large.send(set_bytes("b", std::string(10, 'v')));
+  EXPECT_TRUE(large.closed_by_peer());
+  EXPECT_EQ(client.ask(op_bytes(Op::GetNumKeys), 8), number_bytes<std::int64_t>(2));
+}
+
+TEST(StoreServer, AcceptingPausesAtTheLimitOfConnections) {
+  LogCapture log;
+  ServerThread server({.connections = 1});
+  RawClient first = RawClient::validated(server.port());
+  RawClient second;
+  second.connect(server.port());
+  second.send(validate_bytes() + ping_bytes(7));
+  while (log.count("that is its limit") == 0) first.expect_nothing_pending();
+  EXPECT_EQ(server.connections(), 1U);
+  first.close_sending();
+  EXPECT_EQ(second.receive(4), number_bytes<std::uint32_t>(7));
+}
+
 TEST(StoreServer, AnEmptyTableClosesTheConnectionsBeforeIt) {
   ServerThread server;
   RawClient old_client = RawClient::validated(server.port());

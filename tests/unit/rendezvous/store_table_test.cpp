@@ -331,6 +331,30 @@ TEST_F(StoreTableTest, ABarrierNeedsANumber) {
 
 // Against a plain model: whoever waits is woken by the write that completes its set of keys, and by nothing
 // else.
+TEST_F(StoreTableTest, BytesAreThoseOfKeysValuesAndQueues) {
+  EXPECT_EQ(table.bytes(), 0U);
+  set("key", "value");
+  EXPECT_EQ(table.bytes(), 8U);
+  set("key", "v");
+  EXPECT_EQ(table.bytes(), 4U);
+  table.append("key", "alue", unused);
+  table.append("new", "1", unused);
+  EXPECT_EQ(table.bytes(), 12U);
+  add("new", 99);
+  EXPECT_EQ(table.bytes(), 14U);
+  push("queue", "abc");
+  EXPECT_EQ(table.bytes(), 22U);
+  EXPECT_TRUE(table.holds("key"));
+  EXPECT_FALSE(table.holds("queue"));
+  table.queue_pop("queue");
+  table.compare_set("key", "value", "", unused);
+  EXPECT_EQ(table.bytes(), 9U);
+  table.erase("key");
+  table.erase("new");
+  table.erase("absent");
+  EXPECT_EQ(table.bytes(), 0U);
+}
+
 TEST_F(StoreTableTest, RandomWaitsAndWritesAgreeWithAModel) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

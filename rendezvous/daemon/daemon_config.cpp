@@ -1,0 +1,157 @@
+#include "rendezvous/daemon/daemon_config.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "rendezvous/rendezvous_settings.hpp"
+
+namespace cpprun::rendezvous {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kMostSeconds = 1e9;
+
+// Throws ConfigError.
+BindAddress parse_bind(const std::string& option, const std::string& text) {
+  const auto wrong = [&](const std::string& why) {
+    return ConfigError(
+        option + ": '" + text + "' " + why +
+        "; give ADDRESS:PORT, such as 10.0.0.1:29400, [::1]:29400, or *:29400 for every interface");
+  };
+  const bool every = text.starts_with("*:");
+  Endpoint endpoint;
+  try {
+    endpoint = parse_endpoint(every ? "[::]" + text.substr(1) : text);
+  } catch (const SettingsError& error) {
+    throw wrong(std::string("is no address (") + error.what() + ")");
+  }
+  if (!endpoint.port) throw wrong("names no port");
+  if (every) return {std::nullopt, *endpoint.port};
+  boost::system::error_code error;
+  const asio::ip::address address = asio::ip::make_address(endpoint.host, error);
+  if (error) throw wrong("has no numeric address");
+  return {address, *endpoint.port};
+}
+
+std::chrono::milliseconds to_milliseconds(const std::string& option, double seconds) {
+  // Also what is no number at all, which a range does not exclude.
+  if (!(seconds >= 0 && seconds <= kMostSeconds))
+    throw ConfigError(option + " must be a number of seconds, 0 or more");
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::llround(seconds * 1000)));
+}
+
+std::string text_of(const std::string& file, const std::string& key, const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number()) return value.dump();
+  throw ConfigError(file + ": the value of \"" + key + "\" must be a text or a number");
+}
+
+json read_file(const std::string& file) {
+  std::error_code unknown;
+  std::ifstream stream(file, std::ios::binary);
+  std::string text;
+  if (!std::filesystem::is_directory(file, unknown)) text.assign(std::istreambuf_iterator<char>(stream), {});
+  if (!stream || text.empty()) throw ConfigError("--config: cannot read " + file + ", or it is empty");
+  json object;
+  try {
+    object = json::parse(text);
+  } catch (const json::exception& error) {
+    throw ConfigError("--config: " + file + " is not JSON: " + error.what());
+  }
+  if (!object.is_object()) throw ConfigError("--config: " + file + " must hold one JSON object");
+  return object;
+}
+
+// The file's entries become the values of those options that the command line lacks.
+void apply_file(CLI::App& app, const std::string& file) {
+  const json object = read_file(file);
+  for (const auto& [key, value] : object.items()) {
+    CLI::Option* option = key == "config" ? nullptr : app.get_option_no_throw("--" + key);
+    if (!option || !option->get_configurable()) {
+      throw ConfigError("--config: " + file + " has the key \"" + key +
+                        "\", which is no option; see cpprund --help");
+    }
+    if (option->count() > 0) continue;
+    option->add_result(text_of("--config: " + file, key, value));
+    option->run_callback();
+  }
+}
+
+}  // namespace
+
+std::optional<DaemonConfig> parse_daemon_config(int argc, const char* const* argv, std::string& printed) {
+  DaemonConfig config;
+  std::string bind = "*:29400";
+  std::string http;
+  std::string file;
+  int ready_fd = -1;
+  double drain = 30;
+  double idle = 300;
+  CLI::App app{
+      "Serves the rendezvous of many cpprun jobs, and a store that PyTorch's TCPStore clients can use.\n"
+      "Jobs find it by --rdzv-endpoint=HOST:PORT; it outlives them and their agents.",
+      "cpprund"};
+  app.set_version_flag("--version", "cpprund " CPPRUN_VERSION);
+  app.get_formatter()->column_width(34);
+  app.add_option("--config", file,
+                 "JSON file of options by their names, without the dashes; the command line wins")
+      ->type_name("FILE")
+      ->configurable(false);
+  app.add_option("--bind", bind, "Where to listen; * is every interface, port 0 one of the kernel's choice")
+      ->type_name("ADDRESS:PORT")
+      ->capture_default_str();
+  app.add_option("--http-bind", http, "Where to serve /healthz and /metrics; nowhere by default")
+      ->type_name("ADDRESS:PORT");
+  app.add_option("--ready-fd", ready_fd,
+                 "Write the port, and that of --http-bind, as lines to this descriptor")
+      ->type_name("FD")
+      ->check(CLI::Range(0, 1'000'000).description(""));
+  const CLI::Validator number = CLI::Range(1.0, 1e18).description("");
+  app.add_option("--drain-limit", drain, "How long a first SIGTERM waits for the runs that are open")
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  app.add_option("--max-runs", config.runs.runs, "Runs at once")
+      ->type_name("N")
+      ->check(number)
+      ->capture_default_str();
+  app.add_option("--run-idle-limit", idle, "Forget a run that no agent has been connected to for so long")
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  app.add_option("--max-connections", config.store.connections, "Store clients at once; no limit by default")
+      ->type_name("N")
+      ->check(number);
+  app.add_option("--max-keys", config.store.keys, "Keys in the store; no limit by default")
+      ->type_name("N")
+      ->check(number);
+  app.add_option("--max-bytes", config.store.bytes,
+                 "Bytes of keys and values in the store; no limit by default")
+      ->type_name("N")
+      ->check(number);
+  app.add_option("--log-level", config.log_level, "What to say on stderr")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+    if (!file.empty()) apply_file(app, file);
+  } catch (const CLI::Success& asked) {
+    printed =
+        dynamic_cast<const CLI::CallForVersion*>(&asked) ? std::string(asked.what()) + "\n" : app.help();
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(error.what());
+  }
+  config.bind = parse_bind("--bind", bind);
+  if (!http.empty()) config.http = parse_bind("--http-bind", http);
+  if (ready_fd >= 0) config.ready_fd = ready_fd;
+  config.drain_limit = to_milliseconds("--drain-limit", drain);
+  config.runs.idle = to_milliseconds("--run-idle-limit", idle);
+  return config;
+}
+
+}  // namespace cpprun::rendezvous

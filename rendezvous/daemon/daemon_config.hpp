@@ -1,0 +1,40 @@
+// What the operator has asked of cpprund: from the command line and a JSON file of the same names, where the
+// command line wins.
+#pragma once
+
+#include <boost/asio/ip/address.hpp>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "rendezvous/daemon/run_registry.hpp"
+#include "rendezvous/store/store_server.hpp"
+
+namespace cpprun::rendezvous {
+
+// The sentence says which option or file is wrong and what would be right. Exit code 2.
+struct ConfigError : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+struct BindAddress {
+  std::optional<asio::ip::address> address;  // none: every interface
+  std::uint16_t port = 0;                    // 0: one of the kernel's choice
+};
+
+struct DaemonConfig {
+  BindAddress bind{std::nullopt, 29400};  // of the store and of the agents
+  std::optional<BindAddress> http;        // of /healthz and /metrics
+  std::optional<int> ready_fd;
+  std::chrono::milliseconds drain_limit{30'000};
+  RegistryLimits runs;
+  store::ServerLimits store;
+  std::string log_level = "info";
+};
+
+// Nothing where help or the version was asked for; that is in `printed` then. Throws ConfigError.
+std::optional<DaemonConfig> parse_daemon_config(int argc, const char* const* argv, std::string& printed);
+
+}  // namespace cpprun::rendezvous

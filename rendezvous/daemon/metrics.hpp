@@ -1,0 +1,22 @@
+// What a daemon tells Prometheus: its text format, version 0.0.4. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rendezvous/daemon/run_registry.hpp"
+#include "rendezvous/store/store_server.hpp"
+
+namespace cpprun::rendezvous {
+
+struct DaemonReading {
+  store::StoreUse store;  // of the namespace that clients share
+  std::vector<RunReading> runs;
+  std::uint64_t runs_opened = 0;
+  std::uint64_t openings_refused = 0;
+};
+
+std::string to_prometheus(const DaemonReading& reading);
+
+}  // namespace cpprun::rendezvous
