@@ -77,14 +77,18 @@ struct EtcdClient::Impl {
   };
 
   Deadline limit() const { return Deadline::after(options.request_limit); }
+  Deadline limit(std::chrono::milliseconds patience) const {
+    return Deadline::after(std::min(options.request_limit, patience));
+  }
   std::string name(std::size_t index) const { return name_of(endpoints[index]); }
   asio::ssl::context* tls_context() { return tls ? &*tls : nullptr; }
 
   awaitable<std::unique_ptr<HttpConnection>> connect_to(std::size_t index, Deadline deadline);
-  awaitable<Borrowed> connect();
-  awaitable<Borrowed> borrow();
+  awaitable<Borrowed> connect(Deadline deadline);
+  awaitable<Borrowed> borrow(Deadline deadline);
   void leave(std::size_t index, bool silent);
-  awaitable<Answer> ask(std::string target, std::string body);
+  awaitable<Answer> ask(std::string target, std::string body,
+                        std::chrono::milliseconds patience = std::chrono::milliseconds::max());
 
   std::vector<EtcdEndpoint> endpoints;
   EtcdOptions options;
@@ -168,8 +172,7 @@ awaitable<std::unique_ptr<HttpConnection>> EtcdClient::Impl::connect_to(std::siz
   throw failure;
 }
 
-awaitable<EtcdClient::Impl::Borrowed> EtcdClient::Impl::connect() {
-  const Deadline deadline = limit();
+awaitable<EtcdClient::Impl::Borrowed> EtcdClient::Impl::connect(Deadline deadline) {
   const std::size_t first = current;
   std::vector<EtcdError> failures;
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
@@ -188,13 +191,13 @@ awaitable<EtcdClient::Impl::Borrowed> EtcdClient::Impl::connect() {
   throw none_of(failures);
 }
 
-awaitable<EtcdClient::Impl::Borrowed> EtcdClient::Impl::borrow() {
+awaitable<EtcdClient::Impl::Borrowed> EtcdClient::Impl::borrow(Deadline deadline) {
   while (!idle.empty()) {
     Borrowed borrowed = std::move(idle.back());
     idle.pop_back();
     if (borrowed.index == current && borrowed.connection->usable()) co_return borrowed;
   }
-  Borrowed borrowed = co_await connect();
+  Borrowed borrowed = co_await connect(deadline);
   co_return borrowed;
 }
 
@@ -208,9 +211,10 @@ void EtcdClient::Impl::leave(std::size_t index, bool silent) {
   }
 }
 
-awaitable<EtcdClient::Impl::Answer> EtcdClient::Impl::ask(std::string target, std::string body) {
-  Borrowed borrowed = co_await borrow();
-  const Deadline deadline = limit();
+awaitable<EtcdClient::Impl::Answer> EtcdClient::Impl::ask(std::string target, std::string body,
+                                                          std::chrono::milliseconds patience) {
+  Borrowed borrowed = co_await borrow(limit(patience));
+  const Deadline deadline = limit(patience);
   Answer answer{name(borrowed.index), ""};
   try {
     HttpReply reply = co_await borrowed.connection->ask(std::move(target), std::move(body), deadline);
@@ -311,8 +315,9 @@ awaitable<Lease> EtcdClient::grant(seconds time_to_live) {
   co_return understood(answer.name, answer.body, messages::read_grant);
 }
 
-awaitable<std::optional<seconds>> EtcdClient::keep_alive(LeaseId lease) {
-  const Impl::Answer answer = co_await impl_->ask("/v3/lease/keepalive", messages::lease_request(lease));
+awaitable<std::optional<seconds>> EtcdClient::keep_alive(LeaseId lease, std::chrono::milliseconds patience) {
+  const Impl::Answer answer =
+      co_await impl_->ask("/v3/lease/keepalive", messages::lease_request(lease), patience);
   co_return understood(answer.name, answer.body, messages::read_keep_alive);
 }
 
@@ -327,7 +332,7 @@ awaitable<bool> EtcdClient::revoke(LeaseId lease) {
 }
 
 awaitable<std::unique_ptr<EtcdWatch>> EtcdClient::watch(KeyRange range, Revision from) {
-  Impl::Borrowed borrowed = co_await impl_->connect();
+  Impl::Borrowed borrowed = co_await impl_->connect(impl_->limit());
   std::unique_ptr<EtcdWatch::Impl> begun = std::make_unique<EtcdWatch::Impl>(*impl_, std::move(borrowed));
   const Deadline deadline = impl_->limit();
   try {

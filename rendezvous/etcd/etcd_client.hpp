@@ -89,8 +89,10 @@ class EtcdClient {
 
   // A lease that ends by itself unless it is kept alive. etcd has a lower bound, about 2 s at its defaults.
   awaitable<Lease> grant(std::chrono::seconds time_to_live);
-  // Begins the lease's time anew: the time it has now; nothing if it has ended.
-  awaitable<std::optional<std::chrono::seconds>> keep_alive(LeaseId lease);
+  // Begins the lease's time anew: the time it has now; nothing if it has ended. Waits for an answer no longer
+  // than `patience`, nor than any request does.
+  awaitable<std::optional<std::chrono::seconds>> keep_alive(
+      LeaseId lease, std::chrono::milliseconds patience = std::chrono::milliseconds::max());
   // Ends the lease and deletes its keys; false if it had ended already.
   awaitable<bool> revoke(LeaseId lease);
 

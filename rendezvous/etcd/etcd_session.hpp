@@ -14,7 +14,7 @@ namespace cpprun::rendezvous {
 
 struct EtcdSessionLimits {
   std::chrono::milliseconds death_limit{3'000};  // of silence: the lease is to end; etcd has whole seconds
-  std::chrono::milliseconds interval{1'000};     // between two signs of life, at most a third of the lease
+  std::chrono::milliseconds interval{1'000};     // two signs of life in each, and in each third of the lease
 };
 
 class EtcdSession {
@@ -52,12 +52,14 @@ class EtcdSession {
 
  private:
   awaitable<std::optional<std::chrono::seconds>> renew();
+  std::chrono::milliseconds patience() const;
 
   asio::any_io_executor executor_;
   EtcdClient& client_;
   EtcdSessionLimits limits_;
   LeaseId lease_ = kNoLease;
   std::optional<Renewal> renewal_;
+  int failures_ = 0;  // since then
   std::string problem_;
   std::string refusal_;
   bool doubted_ = false;
