@@ -1,8 +1,8 @@
 // The floor of scripts/bench/store: answers the load with as many bytes as a store would, and knows nothing.
 // One read and one write for whatever has come, which is what a server of one thread cannot do without.
 //
-// Usage: store_floor KIND (set-get, get or add: whose sizes are expected). Prints its port, an ephemeral one
-// of 127.0.0.1, and serves until it is killed.
+// Usage: store_floor KIND (set-get, get or add, whose sizes are expected; or wake). Prints its port, an
+// ephemeral one of 127.0.0.1, and serves until it is killed.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -64,11 +64,23 @@ std::size_t reply_size(Connection& connection, std::size_t read, const bench::Ex
   return reply;
 }
 
+// A read of the setter wakes everybody else with a byte.
+void wake_all(const std::vector<Connection>& connections, int setter) {
+  for (std::size_t fd = 0; fd < connections.size(); ++fd) {
+    if (connections[fd].greeted && static_cast<int>(fd) != setter)
+      ::send(static_cast<int>(fd), "", 1, MSG_NOSIGNAL);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  const bench::Exchange exchange = bench::exchange(bench::kind_of(argv[1]), 0, 0);
+  const bool waking = std::string_view(argv[1]) == "wake";
+  const bench::Waking wake = bench::waking(0, 0);
+  const bench::Exchange exchange = waking
+                                       ? bench::Exchange{wake.wait, std::string(bench::kGreetingReply, 0), 1}
+                                       : bench::exchange(bench::kind_of(argv[1]), 0, 0);
   const int listener = listen_on_loopback();
   const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
   watch(epoll, listener);
@@ -88,10 +100,15 @@ int main(int argc, char** argv) {
         watch(epoll, accepted);
         continue;
       }
-      const ssize_t read = ::recv(fd, input.data(), input.size(), 0);
+      ssize_t read = ::recv(fd, input.data(), input.size(), 0);
       if (read <= 0) {
         ::close(fd);
+        connections[fd] = {};
         continue;
+      }
+      if (waking && static_cast<std::size_t>(read) == wake.set.size()) {
+        wake_all(connections, fd);
+        read = static_cast<ssize_t>(wake.wait.size());  // whose answer is the same
       }
       const std::size_t size = reply_size(connections[fd], static_cast<std::size_t>(read), exchange);
       if (size > 0 && ::send(fd, output.data(), size, MSG_NOSIGNAL) < 0) ::close(fd);

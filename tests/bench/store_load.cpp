@@ -191,18 +191,15 @@ void wake(Crowd& crowd, std::size_t waiters, int rounds) {
   wait_for_start();
   Measurement measurement;
   for (int round = 0; round < rounds; ++round) {
-    const std::string key = "/bench/wake/" + std::to_string(::getpid()) + "/" + std::to_string(round);
-    // The ping's answer says that the wait before it is open.
-    const std::string request = store::key_list_bytes(store::Op::Wait, {key}) + store::ping_bytes(0);
+    const bench::Waking requests = bench::waking(::getpid(), round);
     for (std::size_t i = 0; i < waiters; ++i) {
-      crowd.send(i, request, sizeof(std::uint32_t));
+      crowd.send(i, requests.wait, bench::kGreetingReply);
       if (i % kUngreeted == 0) await_all(crowd);
     }
     await_all(crowd);
     for (std::size_t i = 0; i < waiters; ++i) crowd.expect(i, 1);
     const Clock::time_point start = Clock::now();
-    // SET and an answered ping, as the setter's connection must expect something.
-    crowd.send(waiters, store::set_bytes(key, "1") + store::ping_bytes(0), sizeof(std::uint32_t));
+    crowd.send(waiters, requests.set, bench::kGreetingReply);
     // Awake all the while: a server that had to wake this process for every byte would show nothing else.
     while (crowd.outstanding() > 0) {
       crowd.collect(std::chrono::milliseconds(0), [](std::size_t, std::string_view) {});
@@ -245,7 +242,7 @@ void hold(Crowd& crowd, std::size_t connections) {
     std::vector<char> asked(connections, 0);
     for (const std::size_t number : open) {
       asked[number] = 1;
-      crowd.send(number, store::ping_bytes(0), sizeof(std::uint32_t));
+      crowd.send(number, store::ping_bytes(0), bench::kGreetingReply);
     }
     std::size_t again = 0;
     const auto note = [&](std::size_t number, std::string_view) {

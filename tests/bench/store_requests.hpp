@@ -13,7 +13,7 @@ namespace cpprun::bench {
 
 // How a connection opens: validation, and a ping whose nonce is the answer.
 inline const std::string kGreeting = store::validate_bytes() + store::ping_bytes(0);
-inline constexpr std::size_t kGreetingReply = sizeof(std::uint32_t);
+inline constexpr std::size_t kGreetingReply = sizeof(std::uint32_t);  // as of any ping
 
 enum class Kind { SetGet, Get, Add };
 
@@ -46,6 +46,21 @@ inline Exchange exchange(Kind kind, int connection, int slot) {
       return {store::add_bytes(key, 1), store::number_bytes<std::int64_t>(1), 1};
   }
   return {};
+}
+
+// Waking: all wait for one key, which another connection sets. The ping behind WAIT is answered when the wait
+// is open, that behind SET when all have been woken. Each of the two is of one size, and they differ by a
+// byte.
+struct Waking {
+  std::string wait;
+  std::string set;
+};
+
+inline Waking waking(int process, int round) {
+  char key[32];
+  std::snprintf(key, sizeof key, "/bench/w/%08d/%04d", process, round);
+  return {store::key_list_bytes(store::Op::Wait, {key}) + store::ping_bytes(0),
+          store::set_bytes(key, "1") + store::ping_bytes(0)};
 }
 
 }  // namespace cpprun::bench

@@ -1,6 +1,6 @@
 """LibTorch's store, for scripts/bench/store.
 
-    serve HOST                  the libuv server, as torch.distributed's users get it; prints its port, and serves until
+    serve HOST [PORT]           the libuv server, as torch.distributed's users get it; prints its port, and serves until
                                 stdin ends
     connect HOST PORT COUNT     COUNT clients one after the other; prints the seconds of each as JSON
 """
@@ -15,7 +15,7 @@ from torch.distributed import TCPStore  # noqa: E402
 
 mode, host, *rest = sys.argv[1:]
 if mode == "serve":
-    server = TCPStore(host, 0, None, True, wait_for_workers=False, use_libuv=True)
+    server = TCPStore(host, int(rest[0]) if rest else 0, None, True, wait_for_workers=False, use_libuv=True)
     print(server.port, flush=True)
     sys.stdin.read()
 else:
