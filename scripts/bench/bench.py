@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 import platform
+import select
+import signal
 import statistics
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VENV = pathlib.Path(os.environ.get("CPPRUN_VENV", ROOT / ".venv"))
 BUILD = ROOT / "build/launcher"
+PATIENCE_S = 60
 
 
 def build(*targets: str) -> list[pathlib.Path]:
@@ -18,6 +21,30 @@ def build(*targets: str) -> list[pathlib.Path]:
     script = 'source scripts/common.sh; build "$0" release -DCPPRUN_WITH_TORCH=OFF -- "$@"'
     subprocess.run(["bash", "-euc", script, str(BUILD), *targets], cwd=ROOT, check=True, stdout=sys.stderr)
     return [BUILD / "bin" / target for target in targets]
+
+
+class Program:
+    """A benchmark program of ours, with line after line on stdout."""
+
+    def __init__(self, *command):
+        self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.pid = self.process.pid
+
+    def line(self) -> str:
+        if not select.select([self.process.stdout], [], [], PATIENCE_S)[0]:
+            raise TimeoutError(f"{self.process.args[0]} has said nothing for {PATIENCE_S} s")
+        line = self.process.stdout.readline().decode().strip()
+        if not line:
+            raise RuntimeError(f"{self.process.args[0]} ended, {self.process.wait()}")
+        return line
+
+    def go(self) -> None:
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
 
 
 def torchrun() -> pathlib.Path:

@@ -1,10 +1,14 @@
-// Serves one store on 127.0.0.1 until standard input ends: the server of the tests that are programs of their
-// own. Writes its port and a newline on the descriptor given by --ready-fd.
+// Serves one store until standard input ends: the server of the tests that are programs of their own.
+//
+// Usage: serve_store --ready-fd N [ADDRESS [PORT]]. Listens there (default: an ephemeral port of 127.0.0.1)
+// and writes its port and a newline on descriptor N.
 #include <unistd.h>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -29,9 +33,11 @@ awaitable<void> stop_at_end_of_input(asio::io_context& context, store::StoreServ
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3 || std::string_view(argv[1]) != "--ready-fd") return 2;
+  if (argc < 3 || argc > 5 || std::string_view(argv[1]) != "--ready-fd") return 2;
   asio::io_context context(1);
-  store::StoreServer server(store::bind_acceptor(context, asio::ip::address_v4::loopback(), 0));
+  const asio::ip::address address = asio::ip::make_address(argc > 3 ? argv[3] : "127.0.0.1");
+  const std::uint16_t port = argc > 4 ? static_cast<std::uint16_t>(std::atoi(argv[4])) : 0;
+  store::StoreServer server(store::bind_acceptor(context, address, port));
   async::TaskGroup tasks(context.get_executor());
   tasks.start(server.run());
   tasks.start(stop_at_end_of_input(context, server));
