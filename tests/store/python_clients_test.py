@@ -4,40 +4,16 @@ give the same results.
 
 import datetime
 import os
-import subprocess
 import sys
 import threading
 import unittest
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 import torch.distributed as dist  # noqa: E402
+from servers import OurServer, TorchServer  # noqa: E402
 
 SERVER = sys.argv.pop(1)
 SHORT = datetime.timedelta(milliseconds=100)
-
-
-class OurServer:
-    def __init__(self):
-        read_end, write_end = os.pipe()
-        self.process = subprocess.Popen(
-            [SERVER, "--ready-fd", str(write_end)], stdin=subprocess.PIPE, pass_fds=[write_end]
-        )
-        os.close(write_end)
-        with os.fdopen(read_end) as ready:
-            self.port = int(ready.readline())
-
-    def close(self):
-        self.process.stdin.close()
-        assert self.process.wait() == 0
-
-
-class TorchServer:
-    def __init__(self, use_libuv):
-        self.store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False, use_libuv=use_libuv)
-        self.port = self.store.port
-
-    def close(self):
-        del self.store
 
 
 def outcome(call, *args):
@@ -167,7 +143,7 @@ class PythonClients(unittest.TestCase):
     def compare(self, scenario, use_libuv):
         for prefixed in (False, True):
             with self.subTest(scenario=scenario.__name__, use_libuv=use_libuv, prefixed=prefixed):
-                ours = self.results(OurServer(), scenario, prefixed)
+                ours = self.results(OurServer(SERVER), scenario, prefixed)
                 theirs = self.results(TorchServer(use_libuv), scenario, prefixed)
                 self.assertEqual(ours, theirs)
                 self.assertGreater(len(ours), 0)
@@ -181,14 +157,14 @@ class PythonClients(unittest.TestCase):
             self.compare(scenario, False)
 
     def test_check_in_of_workers(self):
-        server = OurServer()
+        server = OurServer(SERVER)
         stores = [dist.TCPStore("127.0.0.1", server.port, 3, False) for _ in range(3)]
         self.assertEqual(stores[0].num_keys(), 1)
         self.assertEqual(stores[0].list_keys(), [])  # the check-in key has no slash
         server.close()
 
     def test_the_servers_death_wakes_a_wait(self):
-        server = OurServer()
+        server = OurServer(SERVER)
         store = dist.TCPStore("127.0.0.1", server.port, None, False)
         closer = threading.Timer(0.05, server.close)
         closer.start()
