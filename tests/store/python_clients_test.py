@@ -24,6 +24,13 @@ def outcome(call, *args):
         return type(error).__name__, str(error).split("\n")[0][:40]
 
 
+def usability(client):
+    """What a call left behind: a client that works, or one whose every call fails."""
+    outcome(client.num_keys)  # a connection that was closed is noticed now at the latest
+    yield outcome(client.set, "still", "alive")
+    yield outcome(client.get, "still")
+
+
 def basics(store, _):
     yield store.set("a", "1")
     yield store.get("a")
@@ -46,7 +53,12 @@ def basics(store, _):
     yield store.get("log")
     yield store.multi_set(["m1", "m2"], ["x", "yy"])
     yield store.multi_get(["m2", "m1"])
+    yield store.multi_get([])
     yield store.has_extended_api()
+    yield store.set("\0\n/", "\0")
+    yield store.get("\0\n/")
+    yield store.set("", "no name")
+    yield store.get("")
     big = "v" * 1_000_000
     yield store.set("big", big)
     yield store.get("big") == big.encode()
@@ -62,11 +74,15 @@ def compare_set(store, _):
 
 def waits(store, other):
     yield outcome(store.wait, ["absent"], SHORT)
+    yield from usability(store)
+    yield outcome(store.wait, ["absent"], datetime.timedelta(milliseconds=1))
+    yield store.wait([])
     yield store.add("n", 1)
     yield outcome(store.wait, ["absent", "n"], SHORT)
     store.set_timeout(SHORT)
     yield outcome(store.get, "absent")
     yield outcome(store.multi_get, ["n", "absent"])
+    yield from usability(store)
     store.set_timeout(datetime.timedelta(seconds=60))
     for write in (
         lambda: other.set("w0", "v"),
@@ -81,9 +97,18 @@ def waits(store, other):
         waits.written += 1
 
 
+def wait_met_by_compare_set(store, other):
+    writer = threading.Thread(target=other.compare_set, args=("k", "", "v"))
+    writer.start()
+    yield store.wait(["k"])
+    writer.join()
+    yield store.get("k")
+
+
 def queues(store, other):
     yield store.queue_len("q")
     yield outcome(store.queue_pop, "q", False)
+    yield from usability(store)
     yield store.queue_push("q", "one")
     yield store.queue_push("q", "two")
     yield store.queue_len("q")
@@ -97,6 +122,7 @@ def queues(store, other):
     pusher.join()
     store.set_timeout(SHORT)
     yield outcome(store.queue_pop, "q")
+    yield from usability(store)
 
 
 def barriers(store, other):
@@ -104,15 +130,42 @@ def barriers(store, other):
         return
     yield outcome(store.barrier, "alone", 1)
     yield outcome(store.barrier, "too few", 2, SHORT)
+    yield from usability(store)
     peer = threading.Thread(target=other.barrier, args=("pair", 2))
     peer.start()
     yield store.barrier("pair", 2)
     peer.join()
 
 
-def errors(store, _):
+def counting_text(store, other):
     yield store.set("text", "abc")
     yield outcome(store.add, "text", 1)[0]  # the messages name addresses
+    yield [kind for kind, _ in usability(store)]
+    yield from usability(other)
+    yield other.get("text")
+
+
+def long_key(store, other):
+    longest = "k" * (8192 - len("/outer/p/"))
+    yield store.set(longest, "v")
+    yield store.get(longest)
+    yield outcome(store.get, "k" * 8192)[0]
+    yield from usability(other)
+
+
+def long_value(store, other):
+    longest = "v" * 8_388_608
+    yield store.set("longest", longest)
+    yield store.get("longest") == longest.encode()
+    outcome(store.set, "longer", longest + "v")  # noticed now or with the next call
+    yield outcome(store.num_keys)[0]
+    yield other.check(["longer"])
+
+
+def many_keys(store, other):
+    yield outcome(store.check, ["k"] * 131_073)[0]
+    yield [kind for kind, _ in usability(store)]
+    yield from usability(other)
 
 
 def absent_values(store, _):
@@ -121,8 +174,8 @@ def absent_values(store, _):
     yield outcome(store.get, "absent")
 
 
-BOTH_KINDS = [basics, compare_set, waits, barriers, errors, absent_values]
-LIBUV_ONLY = [queues]
+BOTH_KINDS = [basics, compare_set, waits, barriers, counting_text, absent_values]
+LIBUV_ONLY = [queues, wait_met_by_compare_set, long_key, long_value, many_keys]
 
 
 class PythonClients(unittest.TestCase):

@@ -3,6 +3,9 @@
 import os
 import subprocess
 
+# LibTorch asks the name server for each peer's name; where that does not answer, not for five seconds each time.
+os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
+
 
 class OurServer:
     """serve_store, at the path given; `port` on 127.0.0.1."""
