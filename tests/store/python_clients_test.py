@@ -4,40 +4,16 @@ give the same results.
 
 import datetime
 import os
-import subprocess
 import sys
 import threading
 import unittest
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 import torch.distributed as dist  # noqa: E402
+from servers import OurServer, TorchServer  # noqa: E402
 
 SERVER = sys.argv.pop(1)
 SHORT = datetime.timedelta(milliseconds=100)
-
-
-class OurServer:
-    def __init__(self):
-        read_end, write_end = os.pipe()
-        self.process = subprocess.Popen(
-            [SERVER, "--ready-fd", str(write_end)], stdin=subprocess.PIPE, pass_fds=[write_end]
-        )
-        os.close(write_end)
-        with os.fdopen(read_end) as ready:
-            self.port = int(ready.readline())
-
-    def close(self):
-        self.process.stdin.close()
-        assert self.process.wait() == 0
-
-
-class TorchServer:
-    def __init__(self, use_libuv):
-        self.store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False, use_libuv=use_libuv)
-        self.port = self.store.port
-
-    def close(self):
-        del self.store
 
 
 def outcome(call, *args):
@@ -46,6 +22,13 @@ def outcome(call, *args):
         return call(*args)
     except Exception as error:  # noqa: BLE001 - whatever torch throws is what is compared
         return type(error).__name__, str(error).split("\n")[0][:40]
+
+
+def usability(client):
+    """What a call left behind: a client that works, or one whose every call fails."""
+    outcome(client.num_keys)  # a connection that was closed is noticed now at the latest
+    yield outcome(client.set, "still", "alive")
+    yield outcome(client.get, "still")
 
 
 def basics(store, _):
@@ -70,7 +53,12 @@ def basics(store, _):
     yield store.get("log")
     yield store.multi_set(["m1", "m2"], ["x", "yy"])
     yield store.multi_get(["m2", "m1"])
+    yield store.multi_get([])
     yield store.has_extended_api()
+    yield store.set("\0\n/", "\0")
+    yield store.get("\0\n/")
+    yield store.set("", "no name")
+    yield store.get("")
     big = "v" * 1_000_000
     yield store.set("big", big)
     yield store.get("big") == big.encode()
@@ -86,11 +74,15 @@ def compare_set(store, _):
 
 def waits(store, other):
     yield outcome(store.wait, ["absent"], SHORT)
+    yield from usability(store)
+    yield outcome(store.wait, ["absent"], datetime.timedelta(milliseconds=1))
+    yield store.wait([])
     yield store.add("n", 1)
     yield outcome(store.wait, ["absent", "n"], SHORT)
     store.set_timeout(SHORT)
     yield outcome(store.get, "absent")
     yield outcome(store.multi_get, ["n", "absent"])
+    yield from usability(store)
     store.set_timeout(datetime.timedelta(seconds=60))
     for write in (
         lambda: other.set("w0", "v"),
@@ -105,9 +97,18 @@ def waits(store, other):
         waits.written += 1
 
 
+def wait_met_by_compare_set(store, other):
+    writer = threading.Thread(target=other.compare_set, args=("k", "", "v"))
+    writer.start()
+    yield store.wait(["k"])
+    writer.join()
+    yield store.get("k")
+
+
 def queues(store, other):
     yield store.queue_len("q")
     yield outcome(store.queue_pop, "q", False)
+    yield from usability(store)
     yield store.queue_push("q", "one")
     yield store.queue_push("q", "two")
     yield store.queue_len("q")
@@ -121,6 +122,7 @@ def queues(store, other):
     pusher.join()
     store.set_timeout(SHORT)
     yield outcome(store.queue_pop, "q")
+    yield from usability(store)
 
 
 def barriers(store, other):
@@ -128,15 +130,42 @@ def barriers(store, other):
         return
     yield outcome(store.barrier, "alone", 1)
     yield outcome(store.barrier, "too few", 2, SHORT)
+    yield from usability(store)
     peer = threading.Thread(target=other.barrier, args=("pair", 2))
     peer.start()
     yield store.barrier("pair", 2)
     peer.join()
 
 
-def errors(store, _):
+def counting_text(store, other):
     yield store.set("text", "abc")
     yield outcome(store.add, "text", 1)[0]  # the messages name addresses
+    yield [kind for kind, _ in usability(store)]
+    yield from usability(other)
+    yield other.get("text")
+
+
+def long_key(store, other):
+    longest = "k" * (8192 - len("/outer/p/"))
+    yield store.set(longest, "v")
+    yield store.get(longest)
+    yield outcome(store.get, "k" * 8192)[0]
+    yield from usability(other)
+
+
+def long_value(store, other):
+    longest = "v" * 8_388_608
+    yield store.set("longest", longest)
+    yield store.get("longest") == longest.encode()
+    outcome(store.set, "longer", longest + "v")  # noticed now or with the next call
+    yield outcome(store.num_keys)[0]
+    yield other.check(["longer"])
+
+
+def many_keys(store, other):
+    yield outcome(store.check, ["k"] * 131_073)[0]
+    yield [kind for kind, _ in usability(store)]
+    yield from usability(other)
 
 
 def absent_values(store, _):
@@ -145,8 +174,8 @@ def absent_values(store, _):
     yield outcome(store.get, "absent")
 
 
-BOTH_KINDS = [basics, compare_set, waits, barriers, errors, absent_values]
-LIBUV_ONLY = [queues]
+BOTH_KINDS = [basics, compare_set, waits, barriers, counting_text, absent_values]
+LIBUV_ONLY = [queues, wait_met_by_compare_set, long_key, long_value, many_keys]
 
 
 class PythonClients(unittest.TestCase):
@@ -167,7 +196,7 @@ class PythonClients(unittest.TestCase):
     def compare(self, scenario, use_libuv):
         for prefixed in (False, True):
             with self.subTest(scenario=scenario.__name__, use_libuv=use_libuv, prefixed=prefixed):
-                ours = self.results(OurServer(), scenario, prefixed)
+                ours = self.results(OurServer(SERVER), scenario, prefixed)
                 theirs = self.results(TorchServer(use_libuv), scenario, prefixed)
                 self.assertEqual(ours, theirs)
                 self.assertGreater(len(ours), 0)
@@ -181,14 +210,14 @@ class PythonClients(unittest.TestCase):
             self.compare(scenario, False)
 
     def test_check_in_of_workers(self):
-        server = OurServer()
+        server = OurServer(SERVER)
         stores = [dist.TCPStore("127.0.0.1", server.port, 3, False) for _ in range(3)]
         self.assertEqual(stores[0].num_keys(), 1)
         self.assertEqual(stores[0].list_keys(), [])  # the check-in key has no slash
         server.close()
 
     def test_the_servers_death_wakes_a_wait(self):
-        server = OurServer()
+        server = OurServer(SERVER)
         store = dist.TCPStore("127.0.0.1", server.port, None, False)
         closer = threading.Timer(0.05, server.close)
         closer.start()

@@ -4,36 +4,21 @@ tcpstore-vectors.json: `group` (steps in order on a fresh server), `conn` (label
 `request_hex`, `response_hex`, `closed`, `backend` (both, libuv or legacy), `note`.
 """
 
+import contextlib
 import json
-import os
 import pathlib
 import socket
 import struct
-import subprocess
 import sys
 import unittest
+
+from servers import OurServer
 
 SERVER = sys.argv.pop(1)
 STEPS = json.loads((pathlib.Path(__file__).parent / "tcpstore-vectors.json").read_text())
 VALIDATE = bytes.fromhex("00cef7853c")
 # Where we close at once and the recorded server kept a connection without a first VALIDATE: see PROTOCOL.md.
 STRICTER = {("bad_magic", "wrong_magic"), ("no_validate", "ping_first"), ("no_validate", "ping_second")}
-
-
-class Server:
-    def __enter__(self):
-        read_end, write_end = os.pipe()
-        self.process = subprocess.Popen(
-            [SERVER, "--ready-fd", str(write_end)], stdin=subprocess.PIPE, pass_fds=[write_end]
-        )
-        os.close(write_end)
-        with os.fdopen(read_end) as ready:
-            self.port = int(ready.readline())
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.code = self.process.wait()
 
 
 class Connection:
@@ -76,7 +61,7 @@ class Connection:
 class Vectors(unittest.TestCase):
     def replay(self, steps, byte_by_byte):
         connections = {}
-        with Server() as server:
+        with contextlib.closing(OurServer(SERVER)) as server:
             for step in steps:
                 if step["conn"] not in connections:
                     connections[step["conn"]] = Connection(server.port)
@@ -95,7 +80,6 @@ class Vectors(unittest.TestCase):
                         self.assertTrue(connection.nothing_more(), "more than the response came")
         for connection in connections.values():
             connection.socket.close()
-        self.assertEqual(server.code, 0)
 
     def test_every_group(self):
         groups = {}
