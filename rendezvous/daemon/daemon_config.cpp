@@ -49,7 +49,7 @@ std::chrono::milliseconds to_milliseconds(const std::string& option, double seco
 std::string text_of(const std::string& file, const std::string& key, const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number()) return value.dump();
-  throw ConfigError(file + ": the value of \"" + key + "\" must be a text or a number");
+  throw ConfigError("--config: " + file + ": the value of \"" + key + "\" must be a text or a number");
 }
 
 json read_file(const std::string& file) {
@@ -68,17 +68,19 @@ json read_file(const std::string& file) {
   return object;
 }
 
+ConfigError unknown_key(const std::string& file, const std::string& key) {
+  return ConfigError("--config: " + file + " has the key \"" + key +
+                     "\", which is no option; see cpprund --help");
+}
+
 // The file's entries become the values of those options that the command line lacks.
 void apply_file(CLI::App& app, const std::string& file) {
   const json object = read_file(file);
   for (const auto& [key, value] : object.items()) {
     CLI::Option* option = key == "config" ? nullptr : app.get_option_no_throw("--" + key);
-    if (!option || !option->get_configurable()) {
-      throw ConfigError("--config: " + file + " has the key \"" + key +
-                        "\", which is no option; see cpprund --help");
-    }
+    if (!option || !option->get_configurable()) throw unknown_key(file, key);
     if (option->count() > 0) continue;
-    option->add_result(text_of("--config: " + file, key, value));
+    option->add_result(text_of(file, key, value));
     option->run_callback();
   }
 }

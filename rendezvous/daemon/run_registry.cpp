@@ -19,10 +19,10 @@ using async::Deadline;
 // Between two looks for runs that are over.
 constexpr std::chrono::milliseconds kLookEvery(100);
 
-CouncilConfig council_config(const store::Opening& opening, CoordinatorRules rules) {
+CouncilConfig council_config(const store::Opening& opening, const CoordinatorRules& rules) {
   CouncilConfig config;
   config.run_id = opening.run;
-  config.rules = std::move(rules);
+  config.rules = rules;
   return config;
 }
 
@@ -40,10 +40,10 @@ std::string printable(const std::string& name) {
 }  // namespace
 
 struct RunRegistry::Run {
-  Run(asio::any_io_executor executor, const store::Opening& opening, CoordinatorRules rules)
+  Run(asio::any_io_executor executor, const store::Opening& opening, const CoordinatorRules& rules)
       : name(opening.run),
         desk(executor, opening.run),
-        council(executor, council_config(opening, std::move(rules)), desk),
+        council(executor, council_config(opening, rules), desk),
         tasks(executor) {
     tasks.start(council.run());
   }
@@ -123,7 +123,7 @@ std::uint8_t RunRegistry::begin(const store::Opening& opening) {
   if (rules->endpoints != 1) return refuse(opening, store::kSoleLeader, "it has other endpoints too");
   spdlog::info("run {}: opened, for {} to {} nodes", printable(opening.run), rules->round.min_nodes,
                rules->round.max_nodes);
-  runs_[opening.run] = std::make_unique<Run>(executor_, opening, std::move(*rules));
+  runs_[opening.run] = std::make_unique<Run>(executor_, opening, *rules);
   ++opened_;
   return store::kOpened;
 }
