@@ -87,7 +87,10 @@ std::string temporary_timer_file() {
   for (int i = 0; i < 32; ++i) name += "0123456789abcdef"[device() % 16];
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-  return ((error ? std::filesystem::path("/tmp") : folder) / name).string();
+  // Absolute: workers may change to another folder before they use it.
+  const std::filesystem::path path = (error ? std::filesystem::path("/tmp") : folder) / name;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return (error ? path : whole).string();
 }
 
 void remove_timer_file(const std::string& path) {

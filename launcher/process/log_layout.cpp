@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <random>
 #include <system_error>
 
@@ -21,6 +22,13 @@ std::string random_suffix() {
   return text;
 }
 
+// Workers get paths in it, and may change to another folder before they use them.
+fs::path from_root(const fs::path& path) {
+  std::error_code error;
+  fs::path whole = fs::absolute(path, error);
+  return error ? path : whole;
+}
+
 }  // namespace
 
 std::string folder_name(std::string run_id) {
@@ -31,12 +39,17 @@ std::string folder_name(std::string run_id) {
 }
 
 RunFolder RunFolder::plan(const std::optional<std::string>& log_dir, const std::string& run_id) {
-  if (log_dir) return RunFolder(fs::path(*log_dir) / (folder_name(run_id) + "_" + random_suffix()), false);
+  if (log_dir) {
+    return RunFolder(from_root(*log_dir) / (folder_name(run_id) + "_" + random_suffix()), false);
+  }
   std::error_code error;
   const fs::path temporary = fs::temp_directory_path(error);
-  if (error)
-    throw std::system_error(error, "the temporary folder (TMPDIR) cannot be used; set it or --log-dir");
-  return RunFolder(temporary / ("cpprun_" + random_suffix()), true);
+  if (error) {
+    const char* given = std::getenv("TMPDIR");
+    throw std::system_error(error, std::string("the temporary folder '") + (given ? given : "/tmp") +
+                                       "' (TMPDIR) cannot be used; set it or --log-dir");
+  }
+  return RunFolder(from_root(temporary) / ("cpprun_" + random_suffix()), true);
 }
 
 void RunFolder::make() const {

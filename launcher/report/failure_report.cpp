@@ -1,6 +1,7 @@
 #include "launcher/report/failure_report.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -181,7 +182,8 @@ std::string failure_class(const WorkerFailure& failure) {
 
 std::string failure_message(const WorkerFailure& failure) {
   if (failure.exec_error != 0) {
-    return "the program could not be executed: " + std::generic_category().message(failure.exec_error);
+    return "the program could not be executed: " + std::generic_category().message(failure.exec_error) +
+           (failure.exec_error == ENOENT ? " (it, or the interpreter that its first line names)" : "");
   }
   if (!failure.condemned.empty()) return failure.condemned;
   if (failure.record) return failure.record->message;

@@ -75,7 +75,12 @@ awaitable<void> CouncilLink::seek() {
         co_return;
       }
       search_.answered(step->endpoint);
-      problem_ = "no agent leads the run at " + name;
+      problem_ =
+          status == CouncilStatus::Standby
+              ? "agents wait at " + name +
+                    " for more than half of the nodes of the run's last round: if those are lost for good, "
+                    "stop the ones that wait"
+              : "no agent leads the run at " + name;
     } catch (const store::StoreError& error) {
       problem_ = error.what();
       // Where others may still come to serve it, the wrong one at an endpoint is only a problem.

@@ -131,11 +131,20 @@ class Redirects(ScenarioTest):
         self.assertEqual(job.code, 0)
         self.assert_nothing_left(job)
 
+    def test_a_worker_in_another_folder_finds_its_error_file(self):
+        self.write("worker.py", "import os, json\nos.chdir('/')\n"
+                   "with open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w') as f:\n"
+                   "    json.dump({'message': {'message': 'KeyError: 5', 'extraInfo': {}}}, f)\nraise SystemExit(3)\n")
+        for arguments, environment in ((["--log-dir=logs"], {}), ([], {"TMPDIR": "tmp"})):
+            job = self.run_to_end(*arguments, "worker.py", env=environment)
+            self.assertEqual(job.code, 1)
+            self.assertIn("KeyError: 5", job.err)
+
     def test_log_dir_is_a_file(self):
         self.write("f", "")
         job = self.run_to_end("--log-dir=f", "--no-python", "true")
         self.assertEqual(job.code, 2)
-        self.assertIn("cannot make the log folder f", job.err)
+        self.assertIn("cannot make the log folder " + self.path("f"), job.err)
 
 
 class Terminal(ScenarioTest):
