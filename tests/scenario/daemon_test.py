@@ -267,7 +267,8 @@ class Clients(DaemonTest):
     def test_limits_of_the_store(self):
         daemon = self.daemon("--max-keys=1", "--max-connections=2")
         with daemon.client() as one, daemon.client() as other:
-            one.sendall(set_request("a", "1"))
+            one.sendall(set_request("a", "1") + b"\x07")
+            self.assertEqual(one.recv(8), struct.pack("<q", 1))
             other.sendall(set_request("b", "2"))
             self.assertEqual(other.recv(1), b"")
             self.assertIn("more than the store may hold", daemon.words())

@@ -82,7 +82,8 @@ class Changes(ElasticTest):
         self.assertEqual(self.wait_for_start("a", 3, first), "0 0/1 0/1")
         self.end_well(first)
         self.assertIn("exit code 7", first.err)
-        self.assertIn("not counted, since a node was lost", first.err)
+        # On a slow machine this agent may itself be found silent first; it is the same to the budget.
+        self.assertRegex(first.err, "not counted, since a node was lost|had lost touch and has stopped its workers")
 
     def test_a_failure_without_a_lost_node_is_charged(self):
         jobs = [self.member(name, "1:2", "--max-restarts=1") for name in "ab"]
