@@ -142,7 +142,9 @@ class Rounds(EtcdNodesTest):
         self.assertEqual(self.starts("a")[-1][2], "0")
 
     def test_a_failure_anywhere_restarts_all_and_is_charged_once(self):
-        self.script("w.sh", WORKER.replace("until", '[ $NODE$TORCHELASTIC_RESTART_COUNT = b0 ] && exit 3\nuntil'))
+        # The other one has said that it started before this one's failure ends it.
+        fail = '[ $NODE$TORCHELASTIC_RESTART_COUNT = b0 ] && until [ -e $CASE/starts.a ]; do sleep 0.02; done && exit 3'
+        self.script("w.sh", WORKER.replace("until", fail + "\nuntil", 1))
         jobs = [self.node(name, "--max-restarts=1") for name in "ab"]
         self.wait_for_worlds(2, *"ab", count=2)
         self.go()
