@@ -61,6 +61,8 @@ class ElasticTrainer(HostsTest):
     def test_a_spare_takes_over(self):
         self.make_hosts("h1", "h2", "h3", "h4")
         self.start_job("h1", "h2", "h3", nnodes="2:3")
+        for name in ("h1", "h2", "h3"):  # else one of them could be the spare
+            self.see(lambda n=name: "started 1 of 3 workers" in self.nodes[n].said(), f"{name} starts its worker")
         self.node("h4", **self.options)
         self.see_spare("h4")
         self.see_checkpoint()
