@@ -25,8 +25,8 @@ void Membership::set_address(const std::string& address) {
 
 void Membership::want_place() {
   if (report_.state == AgentState::Waiting) return;
+  // How it wants the round to end stays said: the leader may see only the latest report.
   report_.state = AgentState::Waiting;
-  report_.end.reset();
   report_.store.reset();
   changed();
 }

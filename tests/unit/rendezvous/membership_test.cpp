@@ -101,6 +101,19 @@ TEST(Membership, ALostLeaderEndsTheRoundUnlessItHasSaidItsLastWord) {
   EXPECT_EQ(std::get<RoundEnd>(*told.round_event(kStart)).sentence, "it failed");
 }
 
+// The leader may see none but the second of two reports: else a failure would look like lost touch, and cost
+// nothing.
+TEST(Membership, HowARoundShouldEndStaysSaidUntilTheNextOne) {
+  Membership membership = running();
+  const RoundEnd wanted{true, false, "it failed", ""};
+  membership.want_end(wanted);
+  membership.want_place();
+  EXPECT_EQ(membership.report().state, AgentState::Waiting);
+  EXPECT_EQ(membership.report().end, wanted);
+  membership.start();
+  EXPECT_FALSE(membership.report().end);
+}
+
 TEST(Membership, TheVerdictIsOpenUntilTheLeaderHasGoneOn) {
   Membership membership = running();
   membership.want_place();
