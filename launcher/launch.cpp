@@ -26,6 +26,7 @@
 #include "launcher/report/own_error_file.hpp"
 #include "launcher/vital_task.hpp"
 #include "launcher/worker_command.hpp"
+#include "rendezvous/async/failure_of.hpp"
 #include "rendezvous/this_host.hpp"
 
 extern char** environ;
@@ -174,16 +175,6 @@ std::optional<std::string> own_master_addr(const LaunchConfig& config) {
   return given ? std::optional<std::string>(config.endpoints.front().host) : std::nullopt;
 }
 
-// What an operation threw, as a value: a race waits for the first that succeeds.
-awaitable<std::exception_ptr> failure_of(awaitable<void> operation) {
-  try {
-    co_await std::move(operation);
-  } catch (...) {
-    co_return std::current_exception();
-  }
-  co_return nullptr;
-}
-
 // Everything that lives as long as the agent. Parts first, the group whose tasks use them last.
 class AgentProcess {
  public:
@@ -246,7 +237,7 @@ class AgentProcess {
   }
 
   awaitable<RunResult> open_and_run() {
-    awaitable<std::exception_ptr> opened = failure_of(stores_.open());
+    awaitable<std::exception_ptr> opened = async::failure_of(stores_.open());
     awaitable<void> told_to_stop = stop_signal_.wait();
     const std::variant<std::exception_ptr, std::monostate> first =
         co_await (std::move(opened) || std::move(told_to_stop));

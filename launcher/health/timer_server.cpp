@@ -15,6 +15,7 @@
 #include <tuple>
 #include <utility>
 
+#include "launcher/process/log_layout.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "rendezvous/async/deadline.hpp"
 
@@ -87,10 +88,7 @@ std::string temporary_timer_file() {
   for (int i = 0; i < 32; ++i) name += "0123456789abcdef"[device() % 16];
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-  // Absolute: workers may change to another folder before they use it.
-  const std::filesystem::path path = (error ? std::filesystem::path("/tmp") : folder) / name;
-  const std::filesystem::path whole = std::filesystem::absolute(path, error);
-  return (error ? path : whole).string();
+  return from_root((error ? std::filesystem::path("/tmp") : folder) / name).string();
 }
 
 void remove_timer_file(const std::string& path) {

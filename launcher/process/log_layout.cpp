@@ -22,14 +22,13 @@ std::string random_suffix() {
   return text;
 }
 
-// Workers get paths in it, and may change to another folder before they use them.
+}  // namespace
+
 fs::path from_root(const fs::path& path) {
   std::error_code error;
   fs::path whole = fs::absolute(path, error);
   return error ? path : whole;
 }
-
-}  // namespace
 
 std::string folder_name(std::string run_id) {
   for (char& c : run_id) {

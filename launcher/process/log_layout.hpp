@@ -44,6 +44,9 @@ class RunFolder {
   bool temporary_;
 };
 
+// The whole path where it can be told: workers get paths of ours, and may change to another folder first.
+std::filesystem::path from_root(const std::filesystem::path& path);
+
 // A run id as part of a folder's name: any text may be an id.
 std::string folder_name(std::string run_id);
 

@@ -79,9 +79,7 @@ awaitable<void> HttpServer::exchange(tcp::socket& socket) {
   response.keep_alive(false);
   response.body() = std::move(answer.body);
   response.prepare_payload();
-  if (verb == http::verb::head) response.body().clear();
   http::response_serializer<http::string_body> serializer(response);
-  if (verb == http::verb::head) serializer.split(true);
   if (verb == http::verb::head) {
     co_await http::async_write_header(socket, serializer, async::use_error);
   } else {

@@ -10,6 +10,8 @@
 #include <memory>
 #include <utility>
 
+#include "rendezvous/async/failure_of.hpp"
+
 namespace cpprun::rendezvous {
 namespace {
 
@@ -30,15 +32,6 @@ awaitable<void> pause(asio::any_io_executor executor) {
 
 std::int64_t last_place(const Report& report) {
   return std::max(report.run.serial, report.offered.serial);
-}
-
-awaitable<std::exception_ptr> outcome(async::TaskGroup& tasks) {
-  try {
-    co_await tasks.join();
-  } catch (...) {
-    co_return std::current_exception();
-  }
-  co_return nullptr;
 }
 
 std::string order_of_latecomer() {
@@ -77,7 +70,7 @@ awaitable<void> EtcdReign::run() {
   tasks_.start(watch(std::move(leader), reading.revision + 1));
   tasks_.start(decide());
   for (int i = 0; i < kWriters; ++i) tasks_.start(put_orders());
-  const std::exception_ptr failure = co_await outcome(tasks_);
+  const std::exception_ptr failure = co_await async::failure_of(tasks_.join());
   co_await asio::this_coro::throw_if_cancelled(true);
   written_.notify_all();  // nothing more will be
   if (failure) std::rethrow_exception(failure);
