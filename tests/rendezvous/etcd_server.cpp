@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <stdexcept>
 #include <thread>
 
@@ -62,15 +63,21 @@ std::vector<std::string> arguments(const EtcdServerOptions& options, const std::
 
 }  // namespace
 
+// Below the range from which the kernel hands out ports by itself: else another test's server may take it
+// before etcd does, and be taken for it.
 std::uint16_t free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = loopback(0);
-  socklen_t size = sizeof address;
-  const bool bound = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
-                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  ::close(fd);
-  if (!bound) throw std::runtime_error("no free port on 127.0.0.1");
-  return ntohs(address.sin_port);
+  constexpr int kTries = 100;
+  std::random_device device;
+  std::uniform_int_distribution<int> number(12'000, 31'000);
+  for (int i = 0; i < kTries; ++i) {
+    const std::uint16_t port = static_cast<std::uint16_t>(number(device));
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in address = loopback(port);
+    const bool bound = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    ::close(fd);
+    if (bound) return port;
+  }
+  throw std::runtime_error("no free port on 127.0.0.1");
 }
 
 EtcdServer::EtcdServer(const EtcdServerOptions& options) {
