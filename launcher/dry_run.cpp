@@ -26,8 +26,8 @@ std::string seconds(std::chrono::milliseconds time) {
 // The run's folder, with X for the letters that make it unlike any other.
 std::string run_folder(const DryRun& plan, const LaunchConfig& config) {
   if (!config.redirects.files) return "";
-  if (!config.log_dir) return (fs::path(plan.temporary_folder) / "cpprun_XXXXXXXX").string();
-  return (fs::path(*config.log_dir) / (folder_name(config.run_id) + "_XXXXXXXX")).string();
+  if (!config.log_dir) return (from_root(plan.temporary_folder) / "cpprun_XXXXXXXX").string();
+  return (from_root(*config.log_dir) / (folder_name(config.run_id) + "_XXXXXXXX")).string();
 }
 
 std::string rendezvous_line(const LaunchConfig& config) {
