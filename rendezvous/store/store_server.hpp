@@ -5,7 +5,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,7 +12,7 @@
 #include <string>
 
 #include "rendezvous/async/tokens.hpp"
-#include "rendezvous/store/protocol.hpp"
+#include "rendezvous/store/server_limits.hpp"
 
 namespace cpprun::store {
 
@@ -21,13 +20,6 @@ namespace cpprun::store {
 // choose. Throws std::system_error whose text names the address and port.
 asio::ip::tcp::acceptor bind_acceptor(asio::io_context& context,
                                       const std::optional<asio::ip::address>& address, std::uint16_t port);
-
-// What a client may cost; breaking one closes that client's connection with a logged reason.
-struct ServerLimits {
-  std::chrono::milliseconds unvalidated = kUnvalidatedLifetime;  // from accept to a complete VALIDATE
-  std::chrono::milliseconds stalled = kStalledReaderLifetime;    // without taking a byte of a pending reply
-  std::size_t reply_bytes = kMaxReplyBytes;                      // of one reply
-};
 
 // An agent's connection, which has left the store: it has named the run and been answered.
 struct OpenedConnection {
