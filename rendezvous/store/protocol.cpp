@@ -131,6 +131,9 @@ const char* describe(Fault fault) {
 }
 
 RequestDecoder::Result RequestDecoder::next(std::string_view input, Request& request) {
+  // Views of the request before this one, which may have been another connection's and be gone.
+  request.key = request.value = request.expected = {};
+  request.keys.clear();
   std::size_t start = 0;  // of the request; moves past a VALIDATE and the head of a MULTI_SET
   for (;;) {
     FieldReader in(input, start);

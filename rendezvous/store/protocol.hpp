@@ -103,7 +103,8 @@ class RequestDecoder {
     Fault fault = Fault::None;
   };
 
-  // `input` starts where the last Complete request ended. `request` is filled if Complete.
+  // `input` starts where the last Complete request ended. `request` is filled if Complete, and keeps nothing
+  // of the request that it held before.
   Result next(std::string_view input, Request& request);
 
   bool validated() const { return validated_; }

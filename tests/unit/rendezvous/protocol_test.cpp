@@ -112,6 +112,27 @@ TEST(RequestDecoder, ByteByByte) {
   EXPECT_EQ(decode(bytes, every_byte(bytes.size())).requests, kConversation);
 }
 
+// Sessions share one Request: what a key pointed to may be gone with the session that sent it.
+TEST(RequestDecoder, NothingIsLeftOfTheRequestBefore) {
+  Request request;
+  const std::string first = validate_bytes() + op_bytes(Op::CompareSet) + text_bytes("k") + text_bytes("a") +
+                            text_bytes("b") + key_list_bytes(Op::Check, {"x", "y"});
+  RequestDecoder decoder;
+  const std::size_t consumed = decoder.next(first, request).consumed;
+  EXPECT_EQ(request.key, "k");
+  EXPECT_EQ(decoder.next(std::string_view(first).substr(consumed), request).consumed,
+            first.size() - consumed);
+  EXPECT_EQ(request.key.data(), nullptr);
+  EXPECT_EQ(request.keys.size(), 2u);
+  RequestDecoder other;
+  const std::string second = validate_bytes() + ping_bytes(1);
+  EXPECT_EQ(other.next(second, request).consumed, second.size());
+  EXPECT_EQ(request.key.data(), nullptr);
+  EXPECT_EQ(request.value.data(), nullptr);
+  EXPECT_EQ(request.expected.data(), nullptr);
+  EXPECT_TRUE(request.keys.empty());
+}
+
 TEST(RequestDecoder, SplitInTwoAtEachPlace) {
   const std::string bytes = conversation();
   for (std::size_t at = 0; at <= bytes.size(); ++at) {
