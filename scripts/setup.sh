@@ -2,7 +2,7 @@
 # Installs what building and running cpprun needs on Debian or Ubuntu. Run it as often as you like: it installs
 # only what is missing, finishes what an interrupted run left half-made, and needs no root where nothing is missing.
 #
-#   scripts/setup.sh [--tests] [--no-torch] [--checks]
+#   scripts/setup.sh [--tests] [--no-torch] [--checks] [--fuzz]
 #
 #   (nothing)    Debian packages, and in .venv the part of the LibTorch wheel that C++ workers need
 #                (1.3 GB; the complete wheel, 5.4 GB, where there is an NVIDIA GPU)
@@ -10,6 +10,7 @@
 #                by which tests make hosts and trace system calls
 #   --no-torch   Debian packages only: the launcher half needs no LibTorch
 #   --checks     also the linters that scripts/check.sh runs
+#   --fuzz       also clang with libFuzzer, for scripts/fuzz.sh
 #
 # CPPRUN_VENV=DIR shares one virtual environment between clones (default: .venv in the clone).
 set -euo pipefail
@@ -23,6 +24,7 @@ for argument in "$@"; do
     --no-torch) flavour=none ;;
     --tests) flavour=torch packages+=(iproute2 strace) ;;
     --checks) packages+=(clang-tidy mandoc shellcheck) ;;
+    --fuzz) packages+=(clang libclang-rt-dev) ;;
     -h | --help) show_help ;;
     *) die "unknown option '$argument'; see scripts/setup.sh --help" ;;
   esac

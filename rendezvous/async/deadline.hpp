@@ -9,17 +9,15 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
-#include <chrono>
 #include <exception>
 #include <optional>
 #include <tuple>
 #include <utility>
 
+#include "rendezvous/async/clock.hpp"
 #include "rendezvous/async/tokens.hpp"
 
 namespace cpprun::async {
-
-using Clock = std::chrono::steady_clock;
 
 class Deadline {
  public:

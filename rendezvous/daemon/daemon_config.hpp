@@ -10,7 +10,7 @@
 #include <string>
 
 #include "rendezvous/daemon/run_registry.hpp"
-#include "rendezvous/store/store_server.hpp"
+#include "rendezvous/store/server_config.hpp"
 
 namespace cpprun::rendezvous {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "rendezvous/daemon/run_registry.hpp"
-#include "rendezvous/store/store_server.hpp"
+#include "rendezvous/store/store_use.hpp"
 
 namespace cpprun::rendezvous {
 

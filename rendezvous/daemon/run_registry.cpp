@@ -136,7 +136,7 @@ std::uint8_t RunRegistry::refuse(const store::Opening& opening, std::uint8_t ans
   return answer;
 }
 
-void RunRegistry::take(const store::Opening& opening, store::OpenedConnection connection) {
+void RunRegistry::take(const store::Opening& opening, store::OpenedConnection&& connection) {
   runs_.at(opening.run)->desk.take(opening, std::move(connection));
 }
 

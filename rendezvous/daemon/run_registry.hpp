@@ -14,6 +14,7 @@
 #include "rendezvous/async/event.hpp"
 #include "rendezvous/council/council.hpp"
 #include "rendezvous/store/agent_desk.hpp"
+#include "rendezvous/store/run_desk.hpp"
 
 namespace cpprun::rendezvous {
 
@@ -46,7 +47,7 @@ class RunRegistry : public store::AgentDesk {
   std::uint64_t refused() const { return refused_; }  // connections
 
   std::uint8_t admit(const store::Opening& opening) override;
-  void take(const store::Opening& opening, store::OpenedConnection connection) override;
+  void take(const store::Opening& opening, store::OpenedConnection&& connection) override;
 
  private:
   struct Run;

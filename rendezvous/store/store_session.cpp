@@ -43,8 +43,7 @@ void free_bytes(std::string& text) {
 
 }  // namespace
 
-StoreSession::StoreSession(int fd, ConnectionId id, asio::ip::tcp::endpoint peer,
-                           async::Clock::time_point accepted)
+StoreSession::StoreSession(int fd, ConnectionId id, Endpoint peer, async::Clock::time_point accepted)
     : fd_(fd), id_(id), since_(accepted), peer_(std::move(peer)) {}
 
 StoreSession::~StoreSession() {

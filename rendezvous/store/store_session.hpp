@@ -10,10 +10,11 @@
 #include <string>
 #include <string_view>
 
-#include "rendezvous/async/deadline.hpp"
+#include "rendezvous/async/clock.hpp"
 #include "rendezvous/store/protocol.hpp"
-#include "rendezvous/store/store_server.hpp"
+#include "rendezvous/store/server_config.hpp"
 #include "rendezvous/store/store_table.hpp"
+#include "rendezvous/store/store_use.hpp"
 
 namespace cpprun::store {
 
@@ -30,6 +31,7 @@ struct SessionWork {
 
 class StoreSession {
  public:
+  using Endpoint = boost::asio::ip::tcp::endpoint;
   enum class State {
     Open,
     Left,    // the peer has closed or reset the connection
@@ -38,7 +40,7 @@ class StoreSession {
   };
 
   // Owns `fd`, a non-blocking socket.
-  StoreSession(int fd, ConnectionId id, asio::ip::tcp::endpoint peer, async::Clock::time_point accepted);
+  StoreSession(int fd, ConnectionId id, Endpoint peer, async::Clock::time_point accepted);
   ~StoreSession();
   StoreSession(const StoreSession&) = delete;
   StoreSession& operator=(const StoreSession&) = delete;
@@ -68,7 +70,7 @@ class StoreSession {
   };
   Released release();
   int fd() const { return fd_; }
-  const asio::ip::tcp::endpoint& peer() const { return peer_; }
+  const Endpoint& peer() const { return peer_; }
   Fault fault() const { return fault_; }  // where Faulty
 
   unsigned interest = 0;  // the events the server's epoll watches for
@@ -91,7 +93,7 @@ class StoreSession {
   std::string outbox_;  // what could not be sent at once, from sent_ on
   std::size_t sent_ = 0;
   async::Clock::time_point since_;  // accepted; from the first unsent byte on: last progress
-  asio::ip::tcp::endpoint peer_;
+  Endpoint peer_;
 };
 
 }  // namespace cpprun::store

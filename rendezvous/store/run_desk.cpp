@@ -1,4 +1,4 @@
-#include "rendezvous/store/agent_desk.hpp"
+#include "rendezvous/store/run_desk.hpp"
 
 #include <boost/asio/error.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -12,7 +12,7 @@ std::uint8_t RunDesk::admit(const Opening& opening) {
   return opening.run == run_ ? kOpened : kOtherRun;
 }
 
-void RunDesk::take(const Opening&, OpenedConnection connection) {
+void RunDesk::take(const Opening&, OpenedConnection&& connection) {
   waiting_.push_back(std::move(connection));
   arrived_.notify_all();
 }
