@@ -16,6 +16,11 @@ bool is_torchrun_agent(const Request& request) {
          request.key.find("/torchelastic/role_info/") != std::string_view::npos;
 }
 
+// A connection at rest holds no memory but its own: assigning an empty string would keep the room.
+void free_bytes(std::string& text) {
+  std::string().swap(text);
+}
+
 }  // namespace
 
 StoreSession::StoreSession(int fd, ConnectionId id, Endpoint peer, async::Clock::time_point accepted)
@@ -49,7 +54,7 @@ StoreSession::State StoreSession::on_writable(SessionWork& work) {
   sent_ += static_cast<std::size_t>(n);
   since_ = async::Clock::now();
   if (unsent() > 0) return State::Open;
-  outbox_ = std::string();
+  free_bytes(outbox_);
   sent_ = 0;
   return inbox_.empty() ? State::Open : serve(inbox_, work);
 }
@@ -71,14 +76,14 @@ StoreSession::State StoreSession::serve(std::string_view input, SessionWork& wor
     more = work.reply.size() >= kReplyPauseBytes;
     if (!work.reply.empty()) state = send(work.reply);
     work.reply.clear();
-    if (work.reply.capacity() > 2 * kReplyPauseBytes) work.reply = std::string();
+    if (work.reply.capacity() > 2 * kReplyPauseBytes) free_bytes(work.reply);
     if (!wants_read()) more = false;
   }
   if (state == State::Open && fault_ != Fault::None) state = State::Faulty;
   if (!from_inbox) {
     inbox_.assign(input.substr(served));
   } else if (served == input.size()) {
-    inbox_ = std::string();
+    free_bytes(inbox_);
   } else if (served > 0) {
     inbox_.erase(0, served);
   }

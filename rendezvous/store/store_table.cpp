@@ -50,7 +50,7 @@ void StoreTable::store(Node& node, std::string_view value) {
   Entry& entry = node.second;
   // A short value does not keep the room of a long one before it.
   if (entry.value.capacity() > 4096 && value.size() < entry.value.capacity() / 4) {
-    entry.value = std::string(value);
+    std::string(value).swap(entry.value);
   } else {
     entry.value.assign(value);
   }
@@ -123,7 +123,7 @@ bool StoreTable::erase(std::string_view key) {
   const Entries::iterator found = entries_.find(key);
   if (found == entries_.end() || !found->second.present) return false;
   found->second.present = false;
-  found->second.value = std::string();
+  std::string().swap(found->second.value);  // a queue keeps the entry
   --present_;
   tidy(*found);
   return true;

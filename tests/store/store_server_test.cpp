@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/store/server_thread.hpp"
+#include "tests/unit/rendezvous/bytes_in_use.hpp"
 
 namespace cpprun::store {
 namespace {
@@ -291,6 +292,25 @@ TEST(StoreServer, NothingLeaksOverManyConnections) {
     EXPECT_EQ(open_descriptors(), serving);
   }
   EXPECT_EQ(open_descriptors(), before);
+}
+
+// However large what it sent and was sent.
+TEST(StoreServer, AConnectionAtRestHoldsNoBuffers) {
+  constexpr std::size_t kBytes = 4'000'000;
+  ServerThread server;
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 8; ++i) clients.push_back(RawClient::validated(server.port()));
+  clients[0].send(set_bytes("k", std::string(kBytes, 'v')));
+  clients[0].expect_nothing_pending();
+  const std::size_t before = bytes_in_use();
+  if (before == 0) GTEST_SKIP() << "the allocator does not say";
+  for (RawClient& client : clients) {
+    client.send(set_bytes("k", std::string(kBytes, 'v')));
+    client.send(get_bytes("k") + get_bytes("k"));
+    client.receive(2 * (sizeof(std::uint64_t) + kBytes));
+    client.expect_nothing_pending();
+  }
+  EXPECT_LT(bytes_in_use(), before + kBytes);
 }
 
 // At the limit of open files the server says so, serves those it has, and goes on when there is room.

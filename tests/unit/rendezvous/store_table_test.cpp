@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rendezvous/store/protocol.hpp"
+#include "tests/unit/rendezvous/bytes_in_use.hpp"
 
 namespace cpprun::store {
 namespace {
@@ -372,6 +373,19 @@ TEST_F(StoreTableTest, RandomWaitsAndWritesAgreeWithAModel) {
     ASSERT_EQ(table.waiting(), waiting.size());
     ASSERT_EQ(table.size(), static_cast<std::int64_t>(present.size()));
   }
+}
+
+TEST_F(StoreTableTest, ALongValueGivesItsRoomBack) {
+  const std::size_t before = bytes_in_use();
+  if (before == 0) GTEST_SKIP() << "the allocator does not say";
+  constexpr std::size_t kLong = 4'000'000;
+  set("replaced", std::string(kLong, 'v'));
+  set("replaced", "short");
+  EXPECT_LT(bytes_in_use(), before + kLong / 2);
+  push("a queue too");
+  set("a queue too", std::string(kLong, 'v'));
+  EXPECT_TRUE(table.erase("a queue too"));
+  EXPECT_LT(bytes_in_use(), before + kLong / 2);
 }
 
 }  // namespace
