@@ -13,9 +13,9 @@ A model of the store says which requests are defined. Left out is what PROTOCOL.
 - nothing comes near the limits that only one server has.
 Besides: sums stay within 64 bits, and a connection that is reset has no open wait and no unanswered request, since
 nobody knows what a server noticed first. Of the older server also: absent keys are not read, empty values not used (it
-holds them back for 200 ms), COMPARE_SET not sent to keys that somebody waits for (it wakes nobody), ADD and BARRIER not to keys
-that the connection itself waits for (they answer before they wake), queues not used, and no request left unfinished (it
-waits for the rest and serves nobody).
+holds them back for 200 ms), COMPARE_SET not sent to keys that somebody waits for (it wakes nobody), ADD and BARRIER not
+to keys that the connection itself waits for (they answer before they wake), queues not used, and no request left
+unfinished (it waits for the rest and serves nobody).
 
 CPPRUN_STORE_SEED repeats a run, CPPRUN_STORE_REQUESTS sets its length.
 """
@@ -223,7 +223,8 @@ class Differential:
     def turn(self):
         connection = self.random.choice(self.connections)
         data = self.batch(connection, KEYS, alone=True)
-        if self.libuv and connection not in self.model.outstanding and not self.model.stale and self.random.random() < 0.1:
+        in_order = connection not in self.model.outstanding and not self.model.stale
+        if self.libuv and in_order and self.random.random() < 0.1:
             request = self.request(connection, KEYS, True, UNFINISHED)
             whole = encode(request)
             cut = self.random.randrange(1, len(whole))
@@ -320,8 +321,9 @@ class Differential:
 
     def report(self, connection, name, ours, theirs, model):
         last = "\n".join(str(request)[:200] for request in connection.log)
-        self.test.fail(f"seed {SEED}, after {sum(self.sent.values())} requests, reply to {name}:\n  ours {ours!r:.300}\n"
-                       f"theirs {theirs!r:.300}\n model {model!r:.300}\nlast requests of the connection:\n{last}")
+        self.test.fail(f"seed {SEED}, after {sum(self.sent.values())} requests, reply to {name}:\n"
+                       f"  ours {ours!r:.300}\ntheirs {theirs!r:.300}\n model {model!r:.300}\n"
+                       f"last requests of the connection:\n{last}")
 
     def run(self, requests):
         try:
