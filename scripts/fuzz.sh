@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets and runs them side by side, from the committed inputs on; fails if one has a finding, and keeps
-# the input that led to it in build/fuzz.
+# the input that led to it in build/fuzz. See tests/fuzz/README.md.
 #
 #   scripts/fuzz.sh [SECONDS]    how long each runs (default: 60)
-#   scripts/fuzz.sh --merge      adds to tests/fuzz/corpus what earlier runs found and the inputs there don't reach
+#   scripts/fuzz.sh --merge      makes tests/fuzz/corpus the few inputs, of those there and those that earlier runs
+#                                found, that together reach every branch that all of them reach
 #
 # Inputs found on the way stay in build/fuzz/found and are where the next run goes on from.
 set -euo pipefail
@@ -28,13 +29,22 @@ for target in "${targets[@]}"; do
   found=build/fuzz/found/$target corpus=tests/fuzz/corpus/$target log=build/fuzz/$target.log
   mkdir -p "$found"
   if [ "$merge" = yes ]; then
-    build/fuzz/bin/fuzz_"$target" -merge=1 -max_len=1024 "$corpus" "$found" >"$log" 2>&1 || status=1
-    say "$target: $(find "$corpus" -type f | wc -l) inputs"
+    merged=$(mktemp -d "build/fuzz/merged-$target.XXXXXX")
+    if build/fuzz/bin/fuzz_"$target" -set_cover_merge=1 -use_counters=0 -max_len=1024 "$merged" "$corpus" \
+      "tests/fuzz/seeds/$target" "$found" >"$log" 2>&1; then
+      find "$corpus" -type f -delete
+      mv "$merged"/* "$corpus"
+      say "$target: $(find "$corpus" -type f | wc -l) inputs"
+    else
+      status=1
+      tail -n 60 "$log"
+    fi
+    rm -r "$merged"
     continue
   fi
   say "Fuzzing the $target for $seconds s (log: $log)"
   build/fuzz/bin/fuzz_"$target" "${options[@]}" -max_total_time="$seconds" -artifact_prefix="build/fuzz/$target-" \
-    "$found" "$corpus" >"$log" 2>&1 &
+    "$found" "$corpus" "tests/fuzz/seeds/$target" >"$log" 2>&1 &
   processes+=($!)
 done
 for i in "${!processes[@]}"; do

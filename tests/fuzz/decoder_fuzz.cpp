@@ -76,6 +76,7 @@ std::string encode(const Copy& request) {
     case Op::Append:
     case Op::QueuePush:
     case Op::CompareSet:
+    case Op::Open:
       put_text(out, request.value);
       break;
     case Op::Add:
@@ -151,6 +152,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(whole.requests == pieces.requests, "pieces give the same requests");
   require(whole.fault == pieces.fault && whole.validated == pieces.validated, "pieces end alike");
   require(whole.fault != Fault::None || whole.left == pieces.left, "pieces leave the same rest");
+  std::string validate;
+  put_number(validate, Op::Validate);
+  put_number(validate, kMagic);
+  require(whole.validated == bytes.starts_with(validate), "who begins with VALIDATE is validated");
   require(whole.requests.empty() || whole.validated, "no request is served before VALIDATE");
   return 0;
 }

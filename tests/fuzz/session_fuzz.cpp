@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,6 +47,8 @@ struct Client {
   bool sends = true;           // has not closed its sending side
   bool asked_to_open = false;  // then what comes behind is nobody's request
   std::size_t sent = 0;        // bytes
+  std::uint64_t requests = 0;  // whole ones
+  std::uint64_t served = 0;    // of them
   std::size_t waits = 0;       // WAIT and BARRIER requests
   std::size_t wakes = 0;       // by others' requests
   std::string received;        // the end of it
@@ -88,6 +91,7 @@ class Server {
   std::size_t waiting() const { return table_.waiting(); }
 
  private:
+  std::uint64_t served() const;  // requests, everybody's
   void read_along(Client& client, std::string_view bytes);
   void settle(ConnectionId id, State state);
   void close(ConnectionId id, Fault fault);
@@ -154,6 +158,7 @@ void Server::read_along(Client& client, std::string_view bytes) {
     if (result.state == RequestDecoder::State::Complete) {
       client.waits += request.op == Op::Wait || request.op == Op::Barrier ? 1 : 0;
       client.asked_to_open = request.op == Op::Open;
+      client.requests += client.asked_to_open ? 0 : 1;
     }
     client.fault = result.fault;
     client.unread.erase(0, result.consumed);
@@ -173,8 +178,13 @@ void Server::receive(ConnectionId id) {
     client.received.erase(0, client.received.size() - sizeof kNonce);
 }
 
+std::uint64_t Server::served() const {
+  return std::accumulate(use_.requests.begin(), use_.requests.end(), std::uint64_t{0});
+}
+
 bool Server::serve(ConnectionId id) {
   if (!sessions_[id]) return false;
+  const std::uint64_t before = served();
   StoreSession& session = *sessions_[id];
   const short events =
       static_cast<short>((session.wants_read() ? POLLIN : 0) | (session.wants_write() ? POLLOUT : 0));
@@ -187,6 +197,7 @@ bool Server::serve(ConnectionId id) {
   } else {
     settle(id, State::Left);  // gone, with replies that it has not taken
   }
+  clients_[id].served += served() - before;
   return true;
 }
 
@@ -210,7 +221,8 @@ void Server::settle(ConnectionId id, State state) {
   }
   if (state != State::Open) return close(id, state == State::Faulty ? session.fault() : Fault::None);
   require(session.fault() == Fault::None, "a session with a fault is not kept");
-  require(!session.wants_write() || session.limit(config_.limits).has_value(), "who does not read has a limit");
+  require(!session.wants_write() || session.limit(config_.limits).has_value(),
+          "who does not read has a limit");
 }
 
 void Server::close(ConnectionId id, Fault fault) {
@@ -251,6 +263,7 @@ void Server::check_answers() {
     require(client.sends, "whose sending side is closed has gone");
     require(client.fault == Fault::None || client.asked_to_open,
             "a fault of the bytes has ended the connection");
+    require(client.served == client.requests, "each whole request is served, once");
     if (!client.unread.empty() || client.asked_to_open || !client.decoder.validated()) continue;
     std::string ping;
     put_number(ping, Op::Ping);
