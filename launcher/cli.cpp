@@ -245,6 +245,17 @@ void set_rendezvous(LaunchConfig& config, const RawOptions& raw) {
   config.master_port = endpoint.port;
 }
 
+void set_store_access(LaunchConfig& config, const RawOptions& raw) {
+  config.store_proxy = raw.store_proxy || !raw.secret_file.empty();
+  if (raw.secret_file.empty()) return;
+  try {
+    config.secret = std::make_shared<store::Secret>(store::Secret::from_file(raw.secret_file));
+  } catch (const store::SecretError& error) {
+    throw BadValue{"--secret-file", error.what(), ""};
+  }
+  config.secret_is_open = store::readable_by_others(raw.secret_file);
+}
+
 void set_ends(LaunchConfig& config, const RawOptions& raw) {
   config.max_restarts = number("--max-restarts", raw.max_restarts, 0);
   check_seconds("--monitor-interval", raw.monitor_interval);
@@ -347,6 +358,7 @@ LaunchConfig decide(const Options& options, const std::vector<std::string>& prog
   config.gpus = listed_gpus(raw.gpus);
   config.nproc_per_node = workers_on(config.gpus, options);
   set_rendezvous(config, raw);
+  set_store_access(config, raw);
   set_ends(config, raw);
   set_output(config, raw);
   config.dry_run = raw.dry_run;

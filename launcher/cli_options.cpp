@@ -161,6 +161,12 @@ void Options::add_rendezvous() {
   option("--master-addr", raw_.master_addr, "ADDR", "address of rank 0's node (static rendezvous)");
   option("--master-port", raw_.master_port, "PORT", "port of the workers' store (static rendezvous)",
          "29500");
+  flag("--store-proxy", raw_.store_proxy,
+       "workers reach their store at 127.0.0.1, through this node's agent and one connection; "
+       "CPPRUN_RANK0_ADDR is then rank 0's address");
+  option("--secret-file", raw_.secret_file, "FILE",
+         "the nodes' stores serve only who has this file's bytes, at least 32 random ones, over TLS 1.3; "
+         "includes --store-proxy");
 }
 
 void Options::add_program() {

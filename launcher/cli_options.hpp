@@ -28,6 +28,8 @@ struct RawOptions {
   std::string master_addr = "127.0.0.1";
   std::string master_port;
   std::string local_addr;
+  bool store_proxy = false;
+  std::string secret_file;
   bool module = false;
   bool no_python = false;
   bool run_path = false;

@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::string kFreePort = "<a free port>";
+const std::string kLoopback = "127.0.0.1";
 
 std::string count(int n, const std::string& what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
@@ -43,6 +44,7 @@ std::string rendezvous_line(const LaunchConfig& config) {
   } else {
     text += " at " + config.master_addr + ":" + port;
   }
+  if (config.secret) text += ", with a secret";
   if (config.local_addr) text += ", this node is " + *config.local_addr;
   for (const auto& [key, value] : config.rdzv_settings) {
     text.append(", ").append(key).append("=").append(value);
@@ -52,7 +54,9 @@ std::string rendezvous_line(const LaunchConfig& config) {
 
 // Names whose values come with the rendezvous: the other nodes have a say in them.
 bool decided_by_nodes(const std::string& name, const LaunchConfig& config) {
+  if (name == "CPPRUN_RANK0_ADDR" && config.meets_peers()) return config.rdzv_backend != "static";
   if (name == "MASTER_ADDR" || name == "MASTER_PORT") {
+    if (config.store_proxy) return false;
     return config.meets_peers() && config.rdzv_backend != "static";
   }
   if (config.max_nodes == 1) return false;
@@ -73,9 +77,14 @@ worker::Variables own_variables(const DryRun& plan, const LaunchConfig& config, 
   env.world_size = env.local_world_size = env.role_world_size = plan.spec.local_world_size;
   env.role_name = plan.spec.role;
   const bool several = config.meets_peers();
-  env.master_addr = config.standalone ? "127.0.0.1" : config.master_addr;
+  env.master_addr = config.standalone ? kLoopback : config.master_addr;
   if (several) env.master_addr = config.endpoints.front().host;
   env.master_port = several ? *config.endpoints.front().port : config.master_port.value_or(0);
+  if (config.store_proxy) {
+    env.rank0_addr = several ? env.master_addr : kLoopback;
+    env.master_addr = kLoopback;
+    if (several) env.master_port = 0;
+  }
   env.max_restarts = plan.spec.max_restarts;
   env.run_id = config.run_id;
   env.use_agent_store = true;

@@ -69,6 +69,17 @@ bool somebody_listens(asio::io_context& io, std::uint16_t port) {
   return !error;
 }
 
+// Once, by the nodes that others reach.
+void warn_of_open_stores(const LaunchConfig& config) {
+  if (config.secret_is_open) {
+    spdlog::warn("other users of this machine can read the file of --secret-file: 'chmod 600' it");
+  }
+  if (config.max_nodes == 1 || config.secret) return;
+  spdlog::warn(
+      "the stores of this run answer whoever reaches them, as torchrun's do; where the network is not yours alone, "
+      "give --secret-file on every node");
+}
+
 std::string etcd_prefix(const LaunchConfig& config) {
   const auto given = config.rdzv_settings.find("etcd_prefix");
   return given == config.rdzv_settings.end() ? kEtcdPrefix : given->second;
@@ -112,9 +123,10 @@ JobStores::~JobStores() = default;
 JobStores::JobStores(asio::io_context& io, const LaunchConfig& config) : io_(io), config_(config) {}
 
 awaitable<void> JobStores::open() {
+  warn_of_open_stores(config_);
   if (!config_.meets_peers()) {
     std::optional<asio::ip::address> address;  // every interface, unless nobody outside may come
-    if (config_.standalone) address = asio::ip::address_v4::loopback();
+    if (config_.standalone || config_.store_proxy) address = asio::ip::address_v4::loopback();
     workers_ = std::make_unique<store::StoreServer>(
         store::bind_acceptor(io_, address, config_.master_port.value_or(0)));
     co_return;
@@ -145,7 +157,7 @@ awaitable<void> JobStores::open() {
     co_return;
   }
   raise_open_file_limit();  // each agent of the job takes a connection
-  rendezvous::CouncilConfig council{config_.run_id, endpoints(config_), rules(config_)};
+  rendezvous::CouncilConfig council{config_.run_id, endpoints(config_), rules(config_), config_.secret};
   council.rules.own_endpoint = own_endpoint_;
   council_ = std::make_unique<rendezvous::Council>(io_.get_executor(), std::move(council), *desk_);
 }
@@ -191,8 +203,10 @@ awaitable<bool> JobStores::bind_endpoint(std::size_t endpoint) {
   for (;;) {
     try {
       desk_ = std::make_unique<store::RunDesk>(io_.get_executor(), config_.run_id);
-      agents_ = std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, port),
-                                                     store::StoreServerConfig{desk_.get(), false, {}});
+      store::StoreServerConfig config = worker_config();
+      config.desk = desk_.get();
+      config.torchrun_agents = false;
+      agents_ = std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, port), config);
       co_return true;
     } catch (const std::system_error& error) {
       if (!inferred || error.code() != std::errc::address_in_use) throw;
@@ -217,9 +231,9 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
     return open_worker_store(own_address);
   };
   if (!config_.meets_peers()) {
-    return std::make_unique<rendezvous::SoloRendezvous>(config_.standalone ? kLoopback : config_.master_addr,
-                                                        config_.nproc_per_node, config_.max_restarts,
-                                                        open_store);
+    return std::make_unique<rendezvous::SoloRendezvous>(
+        config_.standalone || config_.store_proxy ? kLoopback : config_.master_addr, config_.nproc_per_node,
+        config_.max_restarts, open_store);
   }
   rendezvous::DynamicRendezvousConfig config;
   config.node.host = config_.local_addr.value_or(rendezvous::host_name());
@@ -257,6 +271,7 @@ std::unique_ptr<rendezvous::LeaderLink> JobStores::make_link(rendezvous::Members
   if (council_) council_->watch(membership);
   rendezvous::CouncilLinkConfig link;
   link.opening = {config_.run_id, rendezvous::to_json(rules(config_))};
+  link.secret = config_.secret;
   link.endpoints = endpoints(config_);
   link.own_endpoint = own_endpoint_;
   link.fixed_address = config_.local_addr.has_value();
@@ -268,15 +283,38 @@ std::unique_ptr<rendezvous::LeaderLink> JobStores::make_link(rendezvous::Members
 rendezvous::StoreEndpoint JobStores::open_worker_store(const std::string& own_address) {
   if (config_.meets_peers() && is_static(config_)) {
     agents_->start_empty_table();
-    return {config_.endpoints.front().host, agents_->port()};
+    own_store_ = {config_.endpoints.front().host, agents_->port()};
+    return own_store_;
   }
   if (workers_) {
     workers_->start_empty_table();
   } else {
-    workers_ = std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, 0));
+    workers_ = std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, 0), worker_config());
     tasks_->start(vital(workers_->run()));
   }
-  return {own_address, workers_->port()};
+  own_store_ = {own_address, workers_->port()};
+  return own_store_;
+}
+
+// Of the store that other nodes reach.
+store::StoreServerConfig JobStores::worker_config() const {
+  store::StoreServerConfig config;
+  config.secret = config_.secret;
+  if (config_.store_proxy) config.linked_run = config_.run_id;
+  return config;
+}
+
+rendezvous::StoreEndpoint JobStores::reach(const rendezvous::StoreEndpoint& workers) {
+  if (!config_.store_proxy || !config_.meets_peers()) return workers;
+  if (!proxy_) {
+    proxy_ = std::make_unique<store::StoreProxy>(
+        store::bind_acceptor(io_, asio::ip::address_v4::loopback(), 0),
+        store::ProxyConfig{config_.run_id, config_.secret});
+    tasks_->start(vital(proxy_->run()));
+  }
+  // The agent that serves the store needs no way out and back.
+  proxy_->lead_to({workers == own_store_ ? kLoopback : workers.address, workers.port});
+  return {kLoopback, proxy_->port()};
 }
 
 std::optional<asio::ip::address> JobStores::reached_at() const {

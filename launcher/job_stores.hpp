@@ -13,6 +13,7 @@
 #include "rendezvous/leader_link.hpp"
 #include "rendezvous/membership.hpp"
 #include "rendezvous/rendezvous_handler.hpp"
+#include "rendezvous/store/store_proxy.hpp"
 #include "rendezvous/store/store_server.hpp"
 
 namespace cpprun::launcher {
@@ -34,6 +35,10 @@ class JobStores {
   // After open(): the rendezvous that fits the configuration.
   std::unique_ptr<rendezvous::RendezvousHandler> make_handler();
 
+  // The workers' store as the workers of this node reach it: at its node, or through the proxy here. No worker of
+  // another round is left when it is called.
+  rendezvous::StoreEndpoint reach(const rendezvous::StoreEndpoint& workers);
+
   // Where this process serves the agents: the address of this machine by which other machines' agents came.
   std::optional<asio::ip::address> reached_at() const;
 
@@ -45,6 +50,7 @@ class JobStores {
                                                     async::Event& changed);
   awaitable<std::optional<bool>> may_serve(std::size_t endpoint, async::Deadline limit);
   awaitable<bool> bind_endpoint(std::size_t endpoint);
+  store::StoreServerConfig worker_config() const;
   rendezvous::StoreEndpoint open_worker_store(const std::string& own_address);
 
   asio::io_context& io_;
@@ -53,6 +59,8 @@ class JobStores {
   std::unique_ptr<store::RunDesk> desk_;        // of agents_
   std::unique_ptr<store::StoreServer> agents_;  // also the workers' where the rendezvous is static
   std::unique_ptr<store::StoreServer> workers_;
+  std::unique_ptr<store::StoreProxy> proxy_;
+  rendezvous::StoreEndpoint own_store_;  // of the workers, as the last round's nodes know it; unset: not here
   int own_endpoint_ = -1;  // where agents_ serves, in the list
   std::unique_ptr<rendezvous::Council> council_;
   std::unique_ptr<EtcdParts> etcd_;

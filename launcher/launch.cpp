@@ -181,7 +181,7 @@ class AgentProcess {
   AgentProcess(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
                const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat)
       : config_(config),
-        agent_config_{config.run_id, command.interpreter, own_master_addr(config)},
+        agent_config_{config.run_id, command.interpreter, own_master_addr(config), reach_store()},
         spec_(worker_spec(config, command, ranks, seat.original_mask)),
         folder_(folder),
         events_(open_event_log(config, spec_)),
@@ -273,6 +273,12 @@ class AgentProcess {
       co_await resized.async_wait(asio::use_awaitable);
       runner_.resize_terminals();
     }
+  }
+
+  // Null where the workers go to their store themselves.
+  std::function<rendezvous::StoreEndpoint(const rendezvous::StoreEndpoint&)> reach_store() {
+    if (!config_.store_proxy) return nullptr;
+    return [this](const rendezvous::StoreEndpoint& workers) { return stores_.reach(workers); };
   }
 
   const LaunchConfig& config_;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -14,6 +15,7 @@
 #include "launcher/process/redirect_policy.hpp"
 #include "launcher/report/event.hpp"
 #include "rendezvous/rendezvous_settings.hpp"
+#include "rendezvous/store/secret.hpp"
 
 namespace cpprun::launcher {
 
@@ -50,6 +52,9 @@ struct LaunchConfig {
   std::string master_addr = "127.0.0.1";
   std::optional<std::uint16_t> master_port;
   std::optional<std::string> local_addr;
+  std::shared_ptr<const store::Secret> secret;  // of the job; null: none
+  bool secret_is_open = false;                  // its file can be read by other users
+  bool store_proxy = false;                     // workers reach their store through their own node's agent
 
   // what to run
   bool module = false;

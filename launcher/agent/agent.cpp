@@ -234,6 +234,10 @@ Attempt Agent::plan(const rendezvous::RendezvousInfo& info) const {
   Attempt attempt;
   attempt.number = info.round;
   attempt.node_address = info.address;
+  const std::string rank0_addr = config_.master_addr.value_or(info.store.address);
+  const rendezvous::StoreEndpoint store = config_.reach
+                                              ? config_.reach(info.store)
+                                              : rendezvous::StoreEndpoint{rank0_addr, info.store.port};
   for (const WorkerRanks& ranks : assign_ranks(info.workers, spec_.local_world_size)) {
     worker::WorkerEnv env;
     env.rank = ranks.global;
@@ -245,8 +249,9 @@ Attempt Agent::plan(const rendezvous::RendezvousInfo& info) const {
     env.role_rank = ranks.role;
     env.role_world_size = ranks.role_world_size;
     env.role_name = spec_.role;
-    env.master_addr = config_.master_addr.value_or(info.store.address);
-    env.master_port = info.store.port;
+    env.master_addr = store.address;
+    env.master_port = store.port;
+    if (config_.reach) env.rank0_addr = rank0_addr;
     env.restart_count = info.restarts;
     env.max_restarts = spec_.max_restarts;
     env.run_id = config_.run_id;

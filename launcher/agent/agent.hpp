@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -20,6 +21,8 @@ struct AgentConfig {
   std::string interpreter;  // of the workers; empty for a program that runs by itself
   // Node 0 as this node's user spelled it (static rendezvous), for the workers here; else as node 0 says.
   std::optional<std::string> master_addr;
+  // The workers' store as this node's workers reach it; null: as other nodes do.
+  std::function<rendezvous::StoreEndpoint(const rendezvous::StoreEndpoint&)> reach{};
 };
 
 class Agent {

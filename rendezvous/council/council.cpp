@@ -7,7 +7,6 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/asio/write.hpp>
 #include <cerrno>
 #include <utility>
 
@@ -52,10 +51,14 @@ Clock::time_point at_ticks(std::int64_t count) {
 
 // One agent's connection.
 struct Council::Session {
-  Session(tcp::socket opened, std::string early, Clock::time_point now)
-      : socket(std::move(opened)), inbox(std::move(early)), heard(now) {}
+  Session(store::OpenedConnection opened, Clock::time_point now)
+      : socket(std::move(opened.socket)),
+        stream(std::move(opened.stream)),
+        inbox(std::move(opened.early)),
+        heard(now) {}
 
   tcp::socket socket;
+  store::ByteStream stream;
   std::string inbox;   // the beginning of a frame
   std::string outbox;  // what could not be sent at once
   std::string held;    // acks that go with the first order
@@ -93,7 +96,7 @@ awaitable<void> Council::take_connections() {
   for (;;) {
     store::OpenedConnection opened = co_await desk_.next();
     const Clock::time_point now = Clock::now();
-    sessions_.push_back(std::make_unique<Session>(std::move(opened.socket), std::move(opened.early), now));
+    sessions_.push_back(std::make_unique<Session>(std::move(opened), now));
     Session& session = *sessions_.back();
     error_code unknown;
     const asio::ip::address own = session.socket.local_endpoint(unknown).address();
@@ -142,7 +145,7 @@ awaitable<void> Council::serve(Session& session) {
 // False when nothing more will come.
 bool Council::read(Session& session) {
   for (;;) {
-    const ssize_t n = ::recv(session.socket.native_handle(), input_.data(), input_.size(), MSG_DONTWAIT);
+    const ssize_t n = session.stream.receive(input_);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno == EAGAIN;
     if (n == 0) return false;
@@ -230,8 +233,7 @@ void Council::send_order(const std::string& id) {
 void Council::send(Session& session, std::string_view bytes) {
   if (session.ended) return;
   if (!session.sending) {
-    const ssize_t n =
-        ::send(session.socket.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n = session.stream.send(bytes);
     if (n >= 0) bytes.remove_prefix(static_cast<std::size_t>(n));
     if (n < 0 && errno != EAGAIN && errno != EINTR) return end(session, nullptr);
   }
@@ -243,9 +245,11 @@ void Council::send(Session& session, std::string_view bytes) {
 
 awaitable<void> Council::send_rest(Session& session) {
   while (!session.outbox.empty() && !session.ended) {
-    const std::string bytes = std::exchange(session.outbox, {});
-    const auto [error, n] = co_await asio::async_write(session.socket, asio::buffer(bytes), async::use_error);
-    if (error) break;
+    const auto [error] = co_await session.socket.async_wait(tcp::socket::wait_write, async::use_error);
+    if (error || session.ended) break;
+    const ssize_t n = session.stream.send(session.outbox);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) break;
+    if (n > 0) session.outbox.erase(0, static_cast<std::size_t>(n));
   }
   session.sending = false;
   if (!session.outbox.empty()) end(session, nullptr);
@@ -325,11 +329,11 @@ awaitable<bool> Council::nobody_leads_at(int endpoint) {
   const store::StoreEndpoint& where = config_.endpoints[static_cast<std::size_t>(endpoint)];
   const store::HostAddresses host = co_await lookups_.look_up(where.host, where.port, limit);
   bool refused = !host.endpoints.empty();
-  const store::Opening opening{config_.run_id, to_json(config_.rules)};
+  const store::ConnectionPurpose purpose{store::Opening{config_.run_id, to_json(config_.rules)}, config_.secret};
   for (const tcp::endpoint& address : host.endpoints) {
     try {
       const std::unique_ptr<store::StoreConnection> connection =
-          co_await store::StoreConnection::open(address, store::to_string(where), opening, limit);
+          co_await store::StoreConnection::open(address, store::to_string(where), purpose, limit);
       const std::string header = co_await connection->receive(kFrameHeader, limit);
       const std::size_t length = payload_length(header).value_or(0);
       const std::string payload = co_await connection->receive(length, limit);

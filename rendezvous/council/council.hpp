@@ -19,6 +19,7 @@
 #include "rendezvous/membership.hpp"
 #include "rendezvous/store/run_desk.hpp"
 #include "rendezvous/store/host_lookup.hpp"
+#include "rendezvous/store/secret.hpp"
 #include "rendezvous/store/store_client.hpp"
 
 namespace cpprun::rendezvous {
@@ -27,6 +28,7 @@ struct CouncilConfig {
   std::string run_id;
   std::vector<store::StoreEndpoint> endpoints;  // all of the run; which is ours, say the rules
   CoordinatorRules rules;
+  std::shared_ptr<const store::Secret> secret{};  // of the job; null: none
 };
 
 class Council : public Farewell {

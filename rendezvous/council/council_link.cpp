@@ -7,6 +7,7 @@
 
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/store/address_text.hpp"
+#include "rendezvous/store/dial.hpp"
 
 namespace cpprun::rendezvous {
 namespace {
@@ -97,19 +98,8 @@ awaitable<CouncilLink::Connection> CouncilLink::open(int endpoint, Deadline limi
   store::StoreEndpoint where = config_.endpoints[static_cast<std::size_t>(endpoint)];
   const std::string name = to_string(where);
   if (endpoint == config_.own_endpoint) where.host = "127.0.0.1";
-  const store::HostAddresses host = co_await lookups_.look_up(where.host, where.port, limit);
-  std::string reason = "cannot look up " + where.host + ": " + host.error;
-  store::StoreFailure failure = store::StoreFailure::Unreachable;
-  for (const tcp::endpoint& address : host.endpoints) {
-    try {
-      co_return co_await store::StoreConnection::open(address, name, config_.opening, limit);
-    } catch (const store::StoreError& error) {
-      reason = error.what();
-      failure = error.failure();
-      if (failure == store::StoreFailure::Refused) break;
-    }
-  }
-  throw store::StoreError(failure, reason);
+  store::ConnectionPurpose purpose{config_.opening, config_.secret};
+  co_return co_await store::dial(lookups_, std::move(where), name, std::move(purpose), limit);
 }
 
 awaitable<CouncilStatus> CouncilLink::first_status(store::StoreConnection& connection, Deadline limit) {

@@ -19,6 +19,7 @@ namespace cpprun::rendezvous {
 
 struct CouncilLinkConfig {
   store::Opening opening;                       // of the run
+  std::shared_ptr<const store::Secret> secret;  // of the job; null: none
   std::vector<store::StoreEndpoint> endpoints;  // in the order to try them
   int own_endpoint = -1;                        // that this process serves
   bool fixed_address = false;                   // the membership's address is not the link's to find out

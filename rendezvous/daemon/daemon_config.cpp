@@ -92,6 +92,7 @@ std::optional<DaemonConfig> parse_daemon_config(int argc, const char* const* arg
   std::string bind = "*:29400";
   std::string http;
   std::string file;
+  std::string secret_file;
   int ready_fd = -1;
   double drain = 30;
   double idle = 300;
@@ -135,6 +136,9 @@ std::optional<DaemonConfig> parse_daemon_config(int argc, const char* const* arg
                  "Bytes of keys and values in the store; no limit by default")
       ->type_name("N")
       ->check(number);
+  app.add_option("--secret-file", secret_file,
+                 "Serve only who has this file's bytes, at least 32 random ones (cpprun --secret-file)")
+      ->type_name("FILE");
   app.add_option("--log-level", config.log_level, "What to say on stderr")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();
@@ -151,6 +155,13 @@ std::optional<DaemonConfig> parse_daemon_config(int argc, const char* const* arg
   config.bind = parse_bind("--bind", bind);
   if (!http.empty()) config.http = parse_bind("--http-bind", http);
   if (ready_fd >= 0) config.ready_fd = ready_fd;
+  try {
+    if (!secret_file.empty()) {
+      config.secret = std::make_shared<store::Secret>(store::Secret::from_file(secret_file));
+    }
+  } catch (const store::SecretError& error) {
+    throw ConfigError(std::string("--secret-file: ") + error.what());
+  }
   config.drain_limit = to_milliseconds("--drain-limit", drain);
   config.runs.idle = to_milliseconds("--run-idle-limit", idle);
   return config;

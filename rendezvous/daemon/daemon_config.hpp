@@ -5,11 +5,13 @@
 #include <boost/asio/ip/address.hpp>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 
 #include "rendezvous/daemon/run_registry.hpp"
+#include "rendezvous/store/secret.hpp"
 #include "rendezvous/store/server_config.hpp"
 
 namespace cpprun::rendezvous {
@@ -31,6 +33,7 @@ struct DaemonConfig {
   std::chrono::milliseconds drain_limit{30'000};
   RegistryLimits runs;
   store::ServerLimits store;
+  std::shared_ptr<const store::Secret> secret;  // of the agents and the store's clients; null: none
   std::string log_level = "info";
 };
 

@@ -72,7 +72,7 @@ class Daemon {
     server_ = std::make_unique<store::StoreServer>(
         passed.empty() ? store::bind_acceptor(io_, config.bind.address, config.bind.port)
                        : adopt(io_, passed[0]),
-        store::StoreServerConfig{&registry_, true, config.store});
+        store::StoreServerConfig{&registry_, true, std::nullopt, config.secret, config.store});
     if (passed.size() > 1) {
       http_ = serve_http(adopt(io_, passed[1]));
     } else if (config.http) {

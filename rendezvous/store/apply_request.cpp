@@ -45,7 +45,8 @@ Fault apply_request(StoreTable& table, ConnectionId connection, const Request& r
   switch (request.op) {
     case Op::Validate:  // the decoder's business
       return Fault::ValidatedTwice;
-    case Op::Open:  // the session's business
+    case Op::Open:  // the session's business, as is LINK
+    case Op::Link:
       return Fault::UnknownOpcode;
     case Op::Set:
     case Op::MultiSet:

@@ -78,6 +78,7 @@ bool RequestDecoder::read_fields(FieldReader& in, Request& request) {
     case Op::DeleteKey:
     case Op::QueuePop:
     case Op::QueueLen:
+    case Op::Link:
       return in.key(request.key);
     case Op::Add:
     case Op::Barrier:
@@ -126,6 +127,20 @@ const char* describe(Fault fault) {
     case Fault::TorchrunAgent:
       return "it is an agent of torchrun, which cannot take part in a run of cpprun's: start cpprun on every "
              "node";
+    case Fault::TlsHello:
+      return "it speaks TLS, and no secret is used here: give --secret-file on every node, or on none";
+    case Fault::NoSecret:
+      return "it does not use the secret that is used here: give the same --secret-file on every node";
+    case Fault::OtherSecret:
+      return "it has another secret: --secret-file must be the same on every node";
+    case Fault::BrokenTls:
+      return "what it sent was changed on its way";
+    case Fault::BadLink:
+      return "what it sent is nothing that a cpprun agent of this version sends";
+    case Fault::ClosedBehind:
+      return "the store behind this proxy has closed its connection, or was lost";
+    case Fault::RefusedTooOften:
+      return "its host has failed to prove the secret so often that it is not heard for 10 s";
   }
   return "";
 }
@@ -156,7 +171,8 @@ RequestDecoder::Result RequestDecoder::next(std::string_view input, Request& req
       continue;
     }
     if (request.op == Op::Validate) return {State::Faulty, start, Fault::ValidatedTwice};
-    if (opcode > kLastOp && request.op != Op::Open) return {State::Faulty, start, Fault::UnknownOpcode};
+    const bool ours = request.op == Op::Open || request.op == Op::Link;
+    if (opcode > kLastOp && !ours) return {State::Faulty, start, Fault::UnknownOpcode};
     if (request.op == Op::MultiSet) {
       std::uint64_t pairs = 0;
       if (!in.key_count(pairs)) return incomplete(in.fault(), input, start);
@@ -198,6 +214,51 @@ bool RequestDecoder::read_key_list(FieldReader& in, std::size_t start, Request& 
 void put_text(std::string& out, std::string_view text) {
   put_number<std::uint64_t>(out, text.size());
   out.append(text);
+}
+
+void put_request(std::string& out, const Request& request) {
+  put_number(out, request.op == Op::MultiSet ? Op::Set : request.op);
+  switch (request.op) {
+    case Op::Set:
+    case Op::MultiSet:
+    case Op::Append:
+    case Op::QueuePush:
+    case Op::Open:
+      put_text(out, request.key);
+      put_text(out, request.value);
+      return;
+    case Op::CompareSet:
+      put_text(out, request.key);
+      put_text(out, request.expected);
+      put_text(out, request.value);
+      return;
+    case Op::Get:
+    case Op::DeleteKey:
+    case Op::QueuePop:
+    case Op::QueueLen:
+    case Op::Link:
+      put_text(out, request.key);
+      return;
+    case Op::Add:
+    case Op::Barrier:
+      put_text(out, request.key);
+      put_number(out, request.number);
+      return;
+    case Op::Ping:
+      put_number(out, static_cast<std::uint32_t>(request.number));
+      return;
+    case Op::Check:
+    case Op::Wait:
+    case Op::MultiGet:
+      put_number<std::uint64_t>(out, request.keys.size());
+      for (const std::string_view key : request.keys) put_text(out, key);
+      return;
+    case Op::Validate:
+    case Op::CancelWait:
+    case Op::GetNumKeys:
+    case Op::ListKeys:
+      return;
+  }
 }
 
 }  // namespace cpprun::store

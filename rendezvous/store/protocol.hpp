@@ -47,6 +47,8 @@ enum class Op : std::uint8_t {
   Barrier = 18,
   // Ours, far from c10d's numbers: an agent names its run, and the connection is no store's any more.
   Open = 0xC0,
+  // Ours too: a node's proxy names its run, and the connection carries the requests of all its clients.
+  Link = 0xC1,
 };
 inline constexpr std::uint8_t kLastOp = 18;  // of c10d's
 
@@ -64,7 +66,7 @@ inline constexpr std::uint8_t kSoleLeader = 5;  // the run has other endpoints, 
 // One request. The views point into the bytes it was decoded from. MULTI_SET comes as one request a pair.
 struct Request {
   Op op = Op::Ping;
-  std::string_view key;       // OPEN: the run
+  std::string_view key;       // OPEN, LINK: the run
   std::string_view value;     // SET, APPEND, QUEUE_PUSH, MULTI_SET; COMPARE_SET: desired; OPEN: the rules
   std::string_view expected;  // COMPARE_SET
   std::int64_t number = 0;    // ADD: delta; BARRIER: world size; PING: nonce
@@ -88,6 +90,13 @@ enum class Fault {
   NeverValidated,  // no VALIDATE within the limit
   TableFull,       // a write would exceed the table's limits
   TorchrunAgent,   // where cpprun's agents meet
+  TlsHello,        // where no secret is used
+  NoSecret,        // no TLS, where a secret is used
+  OtherSecret,
+  BrokenTls,
+  BadLink,        // what a link carries is no frames
+  ClosedBehind,   // the store behind the proxy has closed this client's connection, or was lost
+  RefusedTooOften,  // its host has failed to prove the secret; not even heard
 };
 const char* describe(Fault fault);  // a phrase after "closed <peer>: "
 
@@ -103,6 +112,9 @@ class RequestDecoder {
     Fault fault = Fault::None;
   };
 
+  // `validated`: of a connection, or a client of a link, that needs no VALIDATE.
+  explicit RequestDecoder(bool validated = false) : validated_(validated) {}
+
   // `input` starts where the last Complete request ended. `request` is filled if Complete, and keeps nothing
   // of the request that it held before.
   Result next(std::string_view input, Request& request);
@@ -115,7 +127,7 @@ class RequestDecoder {
   bool read_key_list(FieldReader& in, std::size_t start, Request& request);
   static Result incomplete(Fault fault, std::string_view input, std::size_t start);
 
-  bool validated_ = false;
+  bool validated_;
   std::uint32_t pairs_left_ = 0;  // of a MULTI_SET in progress
   std::uint32_t keys_seen_ = 0;   // of an incomplete list of keys
   std::uint32_t resume_at_ = 0;   // where the list's next key starts, from the request's first byte
@@ -129,5 +141,7 @@ void put_number(std::string& out, T value) {
   out.append(bytes, sizeof(T));
 }
 void put_text(std::string& out, std::string_view text);
+// The request as RequestDecoder reads it; a pair of a MULTI_SET as the SET that it is.
+void put_request(std::string& out, const Request& request);
 
 }  // namespace cpprun::store

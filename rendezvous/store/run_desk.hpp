@@ -10,12 +10,14 @@
 #include "rendezvous/async/event.hpp"
 #include "rendezvous/async/tokens.hpp"
 #include "rendezvous/store/agent_desk.hpp"
+#include "rendezvous/store/byte_stream.hpp"
 
 namespace cpprun::store {
 
 // A connection that was answered kOpened.
 struct OpenedConnection {
   asio::ip::tcp::socket socket;
+  ByteStream stream;  // over the socket
   std::string early;  // what the agent has sent since
 };
 

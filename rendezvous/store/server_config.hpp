@@ -5,11 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "rendezvous/store/agent_desk.hpp"
 #include "rendezvous/store/protocol.hpp"
 
 namespace cpprun::store {
+
+class Secret;
 
 // What a client may cost; breaking one closes that client's connection with a logged reason.
 struct ServerLimits {
@@ -25,7 +30,9 @@ struct ServerLimits {
 struct StoreServerConfig {
   AgentDesk* desk = nullptr;    // answers OPEN; null: nobody does. Outlives the server
   bool torchrun_agents = true;  // may meet here, as clients; else theirs are closed with a warning
-  ServerLimits limits;
+  std::optional<std::string> linked_run{};   // whose nodes' proxies may come; none: no proxy may
+  std::shared_ptr<const Secret> secret{};    // of every client; null: none has one
+  ServerLimits limits{};
 };
 
 }  // namespace cpprun::store

@@ -96,7 +96,7 @@ awaitable<std::unique_ptr<StoreClient>> StoreClient::connect(StoreEndpoint endpo
       const Deadline attempt = Deadline::earlier(deadline, Deadline::after(kAttemptLimit));
       try {
         std::unique_ptr<StoreConnection> connection =
-            co_await StoreConnection::open(address, name, std::nullopt, attempt);
+            co_await StoreConnection::open(address, name, ConnectionPurpose(), attempt);
         client->address_ = address;
         client->idle_.push_back(std::move(connection));
         co_return client;
@@ -121,7 +121,7 @@ awaitable<StoreClient::Lease> StoreClient::borrow(Deadline deadline) {
     if (connection->usable()) co_return Lease(*this, std::move(connection));
   }
   std::unique_ptr<StoreConnection> connection =
-      co_await StoreConnection::open(address_, to_string(endpoint_), std::nullopt, deadline);
+      co_await StoreConnection::open(address_, to_string(endpoint_), ConnectionPurpose(), deadline);
   co_return Lease(*this, std::move(connection));
 }
 

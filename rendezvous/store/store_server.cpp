@@ -18,7 +18,10 @@
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/store/address_text.hpp"
 #include "rendezvous/store/socket_options.hpp"
+#include "rendezvous/store/refusal_limit.hpp"
+#include "rendezvous/store/secret.hpp"
 #include "rendezvous/store/store_session.hpp"
+#include "rendezvous/store/table_handler.hpp"
 
 namespace cpprun::store {
 namespace {
@@ -50,14 +53,17 @@ bool is_shortage(int error) {
 // and a request costs two system calls (receive, send) instead of three.
 class StoreServer::Impl {
  public:
-  Impl(tcp::acceptor acceptor, StoreServerConfig config)
-      : config_(config),
+  // `handler`: null for one with a table.
+  Impl(tcp::acceptor acceptor, StoreServerConfig config, RequestHandler* handler)
+      : config_(std::move(config)),
         acceptor_(std::move(acceptor)),
         port_(acceptor_.local_endpoint().port()),
         epoll_(acceptor_.get_executor(), open_epoll()),
         input_(kReadBytes),
-        work_{table_, config_, use_, input_, {}, {}, {}},
+        table_(config_),
+        work_{handler ? *handler : table_, config_, use_, input_},
         room_(acceptor_.get_executor()),
+        resumed_(acceptor_.get_executor()),
         earlier_limit_(acceptor_.get_executor()) {
     no_delay(acceptor_.native_handle());
     keep_alive(acceptor_.native_handle());
@@ -66,6 +72,11 @@ class StoreServer::Impl {
   awaitable<void> run();
   void stop();
   void start_empty_table();
+  void deliver(ConnectionId id, std::string_view bytes) { settle(id, sessions_[id]->deliver(bytes)); }
+  void close(ConnectionId id, Fault why);
+  void pause() { paused_ = true; }
+  void resume();
+  asio::any_io_executor executor() { return acceptor_.get_executor(); }
   std::uint16_t port() const { return port_; }
   std::size_t connections() const { return sessions_.size() - free_.size(); }
   StoreUse use() const;
@@ -79,10 +90,11 @@ class StoreServer::Impl {
   void serve_ready();
   void count_turn(Clock::time_point begin);
   void settle(ConnectionId id, StoreSession::State state);
+  void tell_woken();
   void watch_limit(ConnectionId id);
   void close(ConnectionId id);
   void hand_over(ConnectionId id);
-  void log_fault(const StoreSession& session, Fault fault);
+  void log_fault(const tcp::endpoint& peer, Fault fault);
   void close_all();
 
   struct Watch {
@@ -96,7 +108,7 @@ class StoreServer::Impl {
   std::uint16_t port_;
   asio::posix::stream_descriptor epoll_;
   std::vector<char> input_;
-  StoreTable table_;
+  TableHandler table_;
   StoreUse use_;  // what can only be counted
   SessionWork work_;
   std::vector<std::unique_ptr<StoreSession>> sessions_;  // by connection id; null where free
@@ -104,10 +116,14 @@ class StoreServer::Impl {
   // Looked at lazily: an entry whose session has gone, or no longer has a limit, is dropped when it comes up.
   std::priority_queue<Watch, std::vector<Watch>, std::greater<>> watches_;
   async::Event room_;           // a connection was closed
+  async::Event resumed_;        // no longer paused_
+  std::vector<ConnectionId> to_flush_;
   async::Event earlier_limit_;  // the first of watches_ has changed
-  std::array<bool, static_cast<std::size_t>(Fault::TorchrunAgent) + 1> logged_{};
+  std::array<bool, static_cast<std::size_t>(Fault::RefusedTooOften) + 1> logged_{};
+  RefusalLimit refusals_;
   bool shortage_logged_ = false;
   bool stopped_ = false;
+  bool paused_ = false;
   async::TaskGroup* tasks_ = nullptr;  // while run() runs
 };
 
@@ -137,7 +153,7 @@ void StoreServer::Impl::start_empty_table() {
   for (ConnectionId id = 0; id < sessions_.size(); ++id) {
     if (sessions_[id] && sessions_[id]->of_worker()) close(id);
   }
-  table_ = StoreTable();
+  table_.start_empty();
   spdlog::debug("store: the table is empty; closed {} of their connections", before - connections());
 }
 
@@ -169,12 +185,19 @@ int StoreServer::Impl::accept_one() {
   const int fd = ::accept4(acceptor_.native_handle(), peer.data(), &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return errno == EAGAIN || is_shortage(errno) ? errno : 0;  // else: that peer has gone again
   peer.resize(length);
+  if (refusals_.exceeded(peer.address(), Clock::now())) {
+    log_fault(peer, Fault::RefusedTooOften);
+    ::close(fd);
+    return 0;
+  }
   if (free_.empty()) {
     free_.push_back(static_cast<ConnectionId>(sessions_.size()));
     sessions_.emplace_back();
   }
   const ConnectionId id = free_.back();
-  std::unique_ptr<StoreSession> session = std::make_unique<StoreSession>(fd, id, peer, Clock::now());
+  ByteStream stream = config_.secret ? config_.secret->accept(fd) : ByteStream(fd);
+  std::unique_ptr<StoreSession> session =
+      std::make_unique<StoreSession>(std::move(stream), id, peer, Clock::now());
   session->interest = EPOLLIN;
   epoll_event event{.events = EPOLLIN, .data = {.u32 = id}};
   if (::epoll_ctl(epoll_.native_handle(), EPOLL_CTL_ADD, fd, &event) != 0) return errno;
@@ -189,6 +212,11 @@ awaitable<void> StoreServer::Impl::serve_connections() {
   for (;;) {
     auto [error] = co_await epoll_.async_wait(asio::posix::stream_descriptor::wait_read, async::use_error);
     if (error) co_return;
+    while (paused_) {
+      co_await resumed_.wait();
+      const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+      if (state.cancelled() != asio::cancellation_type::none) co_return;
+    }
     serve_ready();
   }
 }
@@ -223,20 +251,48 @@ void StoreServer::Impl::serve_ready() {
       } else if (gone) {
         state = StoreSession::State::Left;
       }
+      if (work_.fault_behind_link != Fault::None) {
+        log_fault(session->peer(), std::exchange(work_.fault_behind_link, Fault::None));
+      }
       settle(id, state);
-      for (const ConnectionId woken : work_.woken) settle(woken, sessions_[woken]->on_woken());
-      work_.woken.clear();
+      tell_woken();
       count_turn(begin);
+      if (paused_) return;
     }
   }
+}
+
+// The clients of one link hear of it with one write.
+void StoreServer::Impl::tell_woken() {
+  for (const ConnectionId id : work_.woken) {
+    if (!ChannelIds::holds(id)) {
+      settle(id, sessions_[id]->on_woken());
+      continue;
+    }
+    const ChannelIds::Owner& owner = work_.channels.owner(id);
+    if (sessions_[owner.link]->on_woken(owner.channel)) to_flush_.push_back(owner.link);
+  }
+  work_.woken.clear();
+  for (const ConnectionId id : to_flush_) settle(id, sessions_[id]->flush());
+  to_flush_.clear();
+}
+
+void StoreServer::Impl::resume() {
+  paused_ = false;
+  resumed_.notify_all();
 }
 
 // After anything that touched a session: closes it, or watches its socket for what it now needs.
 void StoreServer::Impl::settle(ConnectionId id, StoreSession::State state) {
   StoreSession& session = *sessions_[id];
   if (state == StoreSession::State::Opened) return hand_over(id);
-  if (state == StoreSession::State::Faulty) log_fault(session, session.fault());
-  if (state != StoreSession::State::Open) return close(id);
+  if (state == StoreSession::State::Faulty) log_fault(session.peer(), session.fault());
+  if (state == StoreSession::State::Ended || state == StoreSession::State::Faulty) {
+    if (!work_.handler.finish(id)) return close(id);
+    session.stop_reading();
+  } else if (state == StoreSession::State::Left) {
+    return close(id);
+  }
   const unsigned interest = (session.wants_read() ? EPOLLIN : 0U) | (session.wants_write() ? EPOLLOUT : 0U);
   if (interest == session.interest) return;
   if (session.wants_write() && (session.interest & EPOLLOUT) == 0) watch_limit(id);
@@ -270,25 +326,31 @@ awaitable<void> StoreServer::Impl::enforce_limits() {
         watches_.push({limit->when, id});
         continue;
       }
-      log_fault(*sessions_[id], limit->fault);
+      log_fault(sessions_[id]->peer(), limit->fault);
       close(id);
     }
   }
 }
 
 // Once for each cause, so that a flood of bad clients does not become a flood of lines.
-void StoreServer::Impl::log_fault(const StoreSession& session, Fault fault) {
+void StoreServer::Impl::log_fault(const tcp::endpoint& peer, Fault fault) {
   ++use_.faults;
+  if (fault == Fault::NoSecret || fault == Fault::OtherSecret) refusals_.failed(peer.address(), Clock::now());
   const bool first = !std::exchange(logged_[static_cast<std::size_t>(fault)], true);
   const spdlog::level::level_enum level =
       fault == Fault::TorchrunAgent ? spdlog::level::warn : spdlog::level::info;
   spdlog::log(first ? level : spdlog::level::debug, "store: closed the connection of {}: {}{}",
-              to_text(session.peer()), describe(fault),
+              to_text(peer), describe(fault),
               first ? " (further connections closed for this are logged at level debug)" : "");
 }
 
+void StoreServer::Impl::close(ConnectionId id, Fault why) {
+  if (why != Fault::None) log_fault(sessions_[id]->peer(), why);
+  close(id);
+}
+
 void StoreServer::Impl::close(ConnectionId id) {
-  table_.forget(id);
+  sessions_[id]->close(work_);
   const int fd = sessions_[id]->fd();
   // Explicitly: a child between fork and exec may hold the socket open, and with it the registration.
   if (fd >= 0) ::epoll_ctl(epoll_.native_handle(), EPOLL_CTL_DEL, fd, nullptr);
@@ -302,11 +364,12 @@ void StoreServer::Impl::hand_over(ConnectionId id) {
   StoreSession::Released released = sessions_[id]->release();
   tcp::socket socket(acceptor_.get_executor());
   error_code error;
-  socket.assign(acceptor_.local_endpoint().protocol(), released.fd, error);
+  socket.assign(acceptor_.local_endpoint().protocol(), released.stream.fd(), error);
   if (error) {
-    ::close(released.fd);
+    ::close(released.stream.fd());
   } else {
-    config_.desk->take(*released.opening, {std::move(socket), std::move(released.early)});
+    config_.desk->take(*released.opening,
+                       {std::move(socket), std::move(released.stream), std::move(released.early)});
   }
   close(id);
 }
@@ -314,9 +377,9 @@ void StoreServer::Impl::hand_over(ConnectionId id) {
 StoreUse StoreServer::Impl::use() const {
   StoreUse use = use_;
   use.connections = connections();
-  use.waiting = table_.waiting();
-  use.keys = table_.size();
-  use.bytes = table_.bytes();
+  use.waiting = table_.table().waiting();
+  use.keys = table_.table().size();
+  use.bytes = table_.table().bytes();
   return use;
 }
 
@@ -327,7 +390,9 @@ void StoreServer::Impl::close_all() {
 }
 
 StoreServer::StoreServer(tcp::acceptor acceptor, StoreServerConfig config)
-    : impl_(std::make_unique<Impl>(std::move(acceptor), config)) {}
+    : impl_(std::make_unique<Impl>(std::move(acceptor), std::move(config), nullptr)) {}
+StoreServer::StoreServer(tcp::acceptor acceptor, StoreServerConfig config, RequestHandler& handler)
+    : impl_(std::make_unique<Impl>(std::move(acceptor), std::move(config), &handler)) {}
 StoreServer::~StoreServer() = default;
 
 awaitable<void> StoreServer::run() {
@@ -338,6 +403,21 @@ void StoreServer::stop() {
 }
 void StoreServer::start_empty_table() {
   impl_->start_empty_table();
+}
+void StoreServer::deliver(ConnectionId client, std::string_view bytes) {
+  impl_->deliver(client, bytes);
+}
+void StoreServer::close(ConnectionId client, Fault why) {
+  impl_->close(client, why);
+}
+void StoreServer::pause() {
+  impl_->pause();
+}
+void StoreServer::resume() {
+  impl_->resume();
+}
+asio::any_io_executor StoreServer::executor() const {
+  return impl_->executor();
 }
 std::uint16_t StoreServer::port() const {
   return impl_->port();

@@ -12,6 +12,7 @@
 
 #include "rendezvous/async/tokens.hpp"
 #include "rendezvous/store/run_desk.hpp"
+#include "rendezvous/store/request_handler.hpp"
 #include "rendezvous/store/server_config.hpp"
 #include "rendezvous/store/store_use.hpp"
 
@@ -26,6 +27,8 @@ asio::ip::tcp::acceptor bind_acceptor(asio::io_context& context,
 class StoreServer {
  public:
   explicit StoreServer(asio::ip::tcp::acceptor acceptor, StoreServerConfig config = {});
+  // A server without a table: `handler`, which outlives it, serves.
+  StoreServer(asio::ip::tcp::acceptor acceptor, StoreServerConfig config, RequestHandler& handler);
   // Closes what is still open. run() must have returned, or never have started.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
@@ -36,9 +39,17 @@ class StoreServer {
   void stop();
 
   // From now on the table is empty, and every connection that has used it is closed. One that has asked for
-  // nothing yet may be an agent's.
+  // nothing yet may be an agent's. Of a server with a table.
   void start_empty_table();
 
+  // For a handler whose answers come later. Each id is an open client's.
+  void deliver(ConnectionId client, std::string_view bytes);
+  void close(ConnectionId client, Fault why);
+  // Between the two no client is served; what they send waits in their sockets.
+  void pause();
+  void resume();
+
+  asio::any_io_executor executor() const;
   std::uint16_t port() const;
   std::size_t connections() const;
   StoreUse use() const;

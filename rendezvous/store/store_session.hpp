@@ -11,36 +11,26 @@
 #include <string_view>
 
 #include "rendezvous/async/clock.hpp"
+#include "rendezvous/store/byte_stream.hpp"
+#include "rendezvous/store/link_end.hpp"
 #include "rendezvous/store/protocol.hpp"
-#include "rendezvous/store/server_config.hpp"
-#include "rendezvous/store/store_table.hpp"
-#include "rendezvous/store/store_use.hpp"
+#include "rendezvous/store/session_work.hpp"
 
 namespace cpprun::store {
-
-// What the sessions of a server share while one of them works.
-struct SessionWork {
-  StoreTable& table;
-  const StoreServerConfig& config;
-  StoreUse& use;
-  std::span<char> input;  // what one read may fill
-  std::string reply;      // of the requests at hand; empty between calls
-  Request request;
-  Wakeups woken;  // other connections, for the server to tell
-};
 
 class StoreSession {
  public:
   using Endpoint = boost::asio::ip::tcp::endpoint;
   enum class State {
     Open,
-    Left,    // the peer has closed or reset the connection
+    Ended,   // the peer sends nothing more
+    Left,    // the connection is broken
     Faulty,  // see fault()
     Opened,  // an agent's, to be released
   };
 
-  // Owns `fd`, a non-blocking socket.
-  StoreSession(int fd, ConnectionId id, Endpoint peer, async::Clock::time_point accepted);
+  // Owns the stream's socket.
+  StoreSession(ByteStream stream, ConnectionId id, Endpoint peer, async::Clock::time_point accepted);
   ~StoreSession();
   StoreSession(const StoreSession&) = delete;
   StoreSession& operator=(const StoreSession&) = delete;
@@ -49,11 +39,21 @@ class StoreSession {
   State on_readable(SessionWork& work);
   // Sends what is left of earlier replies, then serves the requests that waited for that.
   State on_writable(SessionWork& work);
-  // Another connection's request has ended this one's wait.
+  // Another client's request has ended this one's wait.
   State on_woken();
+  // Likewise, of a client that comes over this link; sent at the next flush(). True where that is not yet asked for.
+  bool on_woken(std::uint32_t channel);
+  State flush();
+  // Sends what somebody else's store has answered to this client.
+  State deliver(std::string_view bytes);
+  // Before the session goes.
+  void close(SessionWork& work);
 
-  bool wants_read() const { return unsent() < kReplyPauseBytes; }
-  bool wants_write() const { return unsent() > 0; }
+  // What the peer sends is not looked at any more.
+  void stop_reading() { reads_ = false; }
+
+  bool wants_read() const { return reads_ && unsent() < kReplyPauseBytes; }
+  bool wants_write() const { return unsent() > 0 || stream_.waits_to_write(); }
   // When this connection is to be closed unless something happens, and for which fault.
   struct Limit {
     async::Clock::time_point when;
@@ -64,12 +64,12 @@ class StoreSession {
   bool of_worker() const { return of_worker_; }  // has used the table
   // Gives up the socket of an opened connection.
   struct Released {
-    int fd;
+    ByteStream stream;
     std::string early;  // the bytes that came behind OPEN
     std::unique_ptr<Opening> opening;
   };
   Released release();
-  int fd() const { return fd_; }
+  int fd() const { return stream_.fd(); }
   const Endpoint& peer() const { return peer_; }
   Fault fault() const { return fault_; }  // where Faulty
 
@@ -81,12 +81,18 @@ class StoreSession {
   std::size_t serve_some(std::string_view input, SessionWork& work);
   Fault apply(SessionWork& work);
   Fault open(SessionWork& work);
+  Fault link(SessionWork& work);
+  State lost();
+  void refuse_tls(std::span<char> scratch);
   State send(std::string_view bytes);
 
-  int fd_;
+  ByteStream stream_;
+  bool released_ = false;
+  bool of_worker_ = false;
+  bool reads_ = true;
   ConnectionId id_;
   std::unique_ptr<Opening> opening_;  // once answered kOpened
-  bool of_worker_ = false;
+  std::unique_ptr<LinkEnd> link_;     // likewise
   Fault fault_ = Fault::None;
   RequestDecoder decoder_;
   std::string inbox_;   // the beginning of a request, or requests that wait for the outbox to empty

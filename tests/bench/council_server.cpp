@@ -32,8 +32,10 @@ int main(int argc, char** argv) {
   launcher::raise_open_file_limit();
   asio::io_context io{1};
   store::RunDesk desk(io.get_executor(), argv[1]);
-  store::StoreServer server(store::bind_acceptor(io, asio::ip::address_v4::loopback(), 0),
-                            {&desk, false, {}});
+  store::StoreServerConfig port;
+  port.desk = &desk;
+  port.torchrun_agents = false;
+  store::StoreServer server(store::bind_acceptor(io, asio::ip::address_v4::loopback(), 0), port);
   rendezvous::CouncilConfig config;
   config.run_id = argv[1];
   config.endpoints = {{"127.0.0.1", server.port()}};

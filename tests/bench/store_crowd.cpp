@@ -31,7 +31,7 @@ Crowd::~Crowd() {
   ::close(epoll_);
 }
 
-std::size_t Crowd::connect() {
+std::size_t Crowd::connect(int port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) fail("socket");
   const int on = 1;
@@ -41,7 +41,7 @@ std::size_t Crowd::connect() {
   ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port_));
+  address.sin_port = htons(static_cast<std::uint16_t>(port == 0 ? port_ : port));
   if (::inet_pton(AF_INET, host_, &address.sin_addr) != 1) fail(host_);
   if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) fail("connect");
   epoll_event event{.events = EPOLLIN, .data = {.u64 = connections_.size()}};

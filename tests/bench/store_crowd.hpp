@@ -25,8 +25,8 @@ class Crowd {
   Crowd(const Crowd&) = delete;
   Crowd& operator=(const Crowd&) = delete;
 
-  // Connects one more; its number.
-  std::size_t connect();
+  // Connects one more, to another port of the host where one is given; its number.
+  std::size_t connect(int port = 0);
   std::size_t size() const { return connections_.size(); }
 
   // Sends a request whose answer is of that many bytes, more than none.

@@ -7,6 +7,9 @@
 //   connect COUNT          one connection after the other is opened, greeted and left open
 //   hold CONNECTIONS       opens these and keeps them until stdin ends. For every further line on stdin those
 //       that were answered ask again. An answer counts unless none has come for a second before it
+//   exchange WORKERS PORTS_FILE   connects so many to each of the ports in the file, which lead to one store; each sets
+//       a key of its own and counts itself, the last one sets a key that all wait for, and then each reads 8 keys, as
+//       workers do that form a process group
 // Prints "ready", begins when a line comes on stdin, and prints a line of JSON (`hold`: for every line).
 
 #include <sys/resource.h>
@@ -16,7 +19,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/bench/store_crowd.hpp"
@@ -258,6 +264,76 @@ void hold(Crowd& crowd, std::size_t connections) {
   }
 }
 
+// One worker of an exchange.
+class Exchanging {
+ public:
+  Exchanging(std::size_t number, std::size_t all) : number_(number), all_(all) {}
+
+  // The next request, and the length of its answer; nothing when it is through. `answer` is the last one's.
+  std::pair<std::string, std::size_t> next(std::string_view answer) {
+    switch (step_++) {
+      case 0:
+        return {set(key(number_), value(number_)) + store::add_bytes("/count", 1), sizeof(std::int64_t)};
+      case 1: {
+        std::int64_t count = 0;
+        std::memcpy(&count, answer.data(), sizeof count);
+        const bool last = count == static_cast<std::int64_t>(all_);
+        return {(last ? set("/all", "x") : std::string()) + store::key_list_bytes(store::Op::Wait, {"/all"}), 1};
+      }
+      case 2: {
+        std::string request = store::op_bytes(store::Op::MultiGet) + store::number_bytes<std::uint64_t>(kRead);
+        for (std::size_t i = 0; i < kRead; ++i) {
+          request += store::text_bytes(key(other(i)));
+          due_ += store::text_bytes(value(other(i)));
+        }
+        return {request, due_.size()};
+      }
+      default:
+        if (answer != due_) fail("wrong answers");
+        return {};
+    }
+  }
+
+ private:
+  static constexpr std::size_t kRead = 8;
+
+  static std::string set(std::string_view key, std::string_view value) { return store::set_bytes(key, value); }
+  static std::string key(std::size_t number) { return "/worker/" + std::to_string(number); }
+  static std::string value(std::size_t number) { return "address of " + std::to_string(number); }
+  std::size_t other(std::size_t i) const { return (number_ + i * (all_ / kRead) + i) % all_; }
+
+  std::size_t number_;
+  std::size_t all_;
+  int step_ = 0;
+  std::string due_;
+};
+
+void exchange(Crowd& crowd, std::size_t workers, const std::vector<int>& ports) {
+  const std::size_t all = workers * ports.size();
+  std::vector<Exchanging> each;
+  for (std::size_t i = 0; i < all; ++i) each.emplace_back(i, all);
+  wait_for_start();
+  Measurement measurement;
+  const auto answered = [&](std::size_t number, std::string_view answer) {
+    const auto [request, reply_size] = each[number].next(answer);
+    if (!request.empty()) crowd.send(number, request, reply_size);
+    if (request.empty()) measurement.add_operations(1);
+  };
+  for (std::size_t i = 0; i < all; ++i) {
+    crowd.send(crowd.connect(ports[i / workers]), bench::kGreeting, bench::kGreetingReply);
+    crowd.collect(std::chrono::milliseconds(0), answered);
+  }
+  while (crowd.outstanding() > 0) {
+    if (crowd.collect(kPatience, answered) == 0) fail("an answer does not come");
+  }
+  measurement.report();
+}
+
+std::vector<int> ports_in(const char* path) {
+  std::ifstream file(path);
+  return {std::istream_iterator<int>(file), {}};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -272,6 +348,8 @@ int main(int argc, char** argv) {
     wake(crowd, number(4), std::atoi(argv[5]));
   } else if (mode == "connect" && argc == 5) {
     connect_each(crowd, number(4));
+  } else if (mode == "exchange" && argc == 6) {
+    exchange(crowd, number(4), ports_in(argv[5]));
   } else if (mode == "hold" && argc == 5) {
     hold(crowd, number(4));
   } else {

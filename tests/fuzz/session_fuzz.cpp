@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "rendezvous/store/store_session.hpp"
+#include "rendezvous/store/table_handler.hpp"
 #include "tests/fuzz/require.hpp"
 
 namespace {
@@ -88,7 +89,7 @@ class Server {
   void drain();
   // Whoever is connected and between requests must still be answered.
   void check_answers();
-  std::size_t waiting() const { return table_.waiting(); }
+  std::size_t waiting() const { return table_.table().waiting(); }
 
  private:
   std::uint64_t served() const;  // requests, everybody's
@@ -100,8 +101,8 @@ class Server {
   StoreServerConfig config_;
   StoreUse use_;
   std::vector<char> input_ = std::vector<char>(kReadBytes);
-  StoreTable table_;
-  SessionWork work_{table_, config_, use_, input_, {}, {}, {}};
+  TableHandler table_{config_};
+  SessionWork work_{table_, config_, use_, input_};
   std::array<std::unique_ptr<StoreSession>, kClients> sessions_;
   std::array<Client, kClients> clients_;
 };
@@ -113,7 +114,7 @@ void Server::connect(ConnectionId id) {
           "a pair of sockets");
   const int small = 8192;  // so that replies are left over
   ::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-  sessions_[id] = std::make_unique<StoreSession>(ends[0], id, StoreSession::Endpoint(), Clock::now());
+  sessions_[id] = std::make_unique<StoreSession>(ByteStream(ends[0]), id, StoreSession::Endpoint(), Clock::now());
   clients_[id].fd = ends[1];
 }
 
@@ -157,7 +158,7 @@ void Server::read_along(Client& client, std::string_view bytes) {
     const RequestDecoder::Result result = client.decoder.next(client.unread, request);
     if (result.state == RequestDecoder::State::Complete) {
       client.waits += request.op == Op::Wait || request.op == Op::Barrier ? 1 : 0;
-      client.asked_to_open = request.op == Op::Open;
+      client.asked_to_open = request.op == Op::Open || request.op == Op::Link;
       client.requests += client.asked_to_open ? 0 : 1;
     }
     client.fault = result.fault;
@@ -217,7 +218,7 @@ void Server::settle(ConnectionId id, State state) {
     const StoreSession::Released released = session.release();
     require(released.early.size() < clients_[id].sent, "what comes early was sent");
     require(released.opening && released.opening->run == kRun, "only its own run is opened");
-    ::close(released.fd);
+    ::close(released.stream.fd());
   }
   if (state != State::Open) return close(id, state == State::Faulty ? session.fault() : Fault::None);
   require(session.fault() == Fault::None, "a session with a fault is not kept");
@@ -234,16 +235,19 @@ void Server::close(ConnectionId id, Fault fault) {
     case Fault::TableFull:
     case Fault::TorchrunAgent:
       break;
+    case Fault::TlsHello:
+      require(client.fault == Fault::NotValidated, "no client of a store begins like that");
+      break;
     case Fault::UnknownOpcode:
-      require(client.fault == fault || client.asked_to_open, "the opcode is unknown, or OPEN out of place");
+      require(client.fault == fault || client.asked_to_open, "the opcode is unknown, or OPEN or LINK out of place");
       break;
     default:
       require(fault == Fault::None || client.fault == fault || client.asked_to_open,
               "the bytes have that fault");
   }
-  table_.forget(id);
+  sessions_[id]->close(work_);
   sessions_[id].reset();
-  require(table_.waiting() < kClients, "who has gone waits for nothing");
+  require(waiting() < kClients, "who has gone waits for nothing");
 }
 
 void Server::drain() {

@@ -43,7 +43,7 @@ class Meeting {
  public:
   explicit Meeting(int nodes)
       : desk_(io_.get_executor(), kRun),
-        server_(store::bind_acceptor(io_, asio::ip::address_v4::loopback(), 0), {&desk_, false, {}}),
+        server_(store::bind_acceptor(io_, asio::ip::address_v4::loopback(), 0), {&desk_, false}),
         endpoint_{"127.0.0.1", server_.port()},
         council_(io_.get_executor(), {kRun, {endpoint_}, rules_for(nodes)}, desk_),
         nodes_(nodes),
@@ -59,8 +59,8 @@ class Meeting {
   awaitable<void> connect(Peer& peer) {
     const asio::ip::tcp::endpoint where(asio::ip::address_v4::loopback(), server_.port());
     std::string name = "the council";
-    std::optional<store::Opening> opening(std::in_place, kRun, to_json(rules_for(nodes_)));
-    peer.connection = co_await store::StoreConnection::open(where, std::move(name), std::move(opening),
+    store::ConnectionPurpose purpose{store::Opening{kRun, to_json(rules_for(nodes_))}, nullptr};
+    peer.connection = co_await store::StoreConnection::open(where, std::move(name), std::move(purpose),
                                                             Deadline::after(seconds(20)));
   }
 

@@ -1,4 +1,4 @@
-"""The same random requests to our server and to LibTorch's own, both kinds: every byte that comes back is compared.
+"""The same random requests to our server, or its proxies, and to LibTorch's own, both kinds: every byte that comes back is compared.
 
 Several connections send batches of requests in random pieces. In most turns one of them works on all keys, so that the
 order is known; in some, several work at once on keys that are theirs for that turn. A few keys collide all the time:
@@ -27,6 +27,7 @@ import select
 import socket
 import struct
 import sys
+import tempfile
 import unittest
 
 from servers import OurServer, TorchServer
@@ -111,12 +112,19 @@ class Differential:
     def __init__(self, test, ports, libuv, seed):
         self.test, self.ports, self.libuv = test, ports, libuv
         self.random = random.Random(seed)
+        self.connected = 0
         self.model = StoreModel()
-        self.connections = [Connection(ports) for _ in range(CONNECTIONS)]
+        self.connections = [self.connect() for _ in range(CONNECTIONS)]
         self.sent = dict.fromkeys(WEIGHTS, 0)
         self.endings = 0
         self.names = [name for name in WEIGHTS if libuv or not name.startswith("QUEUE_")]
         self.weights = [WEIGHTS[name] for name in self.names]
+
+    def connect(self):
+        """Ours by turns at each of its ports."""
+        ours, theirs = self.ports
+        self.connected += 1
+        return Connection((ours[self.connected % len(ours)], theirs))
 
     # What to send
 
@@ -285,7 +293,7 @@ class Differential:
             self.compare(connection)
         connection.close(reset)
         self.model.forget(connection)
-        self.connections[place] = Connection(self.ports)
+        self.connections[place] = self.connect()
         self.endings += 1
 
     def cancel_stale(self):
@@ -348,11 +356,11 @@ class Differential:
 
 
 class SameReplies(unittest.TestCase):
-    def compare_with(self, use_libuv):
+    def compare_with(self, use_libuv, *options):
         print(f"CPPRUN_STORE_SEED={SEED} CPPRUN_STORE_REQUESTS={REQUESTS}", flush=True)
-        ours, theirs = OurServer(SERVER), TorchServer(use_libuv)
+        ours, theirs = OurServer(SERVER, *options), TorchServer(use_libuv)
         try:
-            run = Differential(self, (ours.port, theirs.port), use_libuv, SEED)
+            run = Differential(self, (ours.proxies or [ours.port], theirs.port), use_libuv, SEED)
             run.run(REQUESTS)
             print(run.sent, "endings:", run.endings)
             self.assertTrue(all(run.sent[name] > 0 for name in run.names) and run.endings > 0)
@@ -362,6 +370,13 @@ class SameReplies(unittest.TestCase):
 
     def test_libuv_server(self):
         self.compare_with(True)
+
+    def test_libuv_server_beside_two_proxies(self):
+        """Every request takes the way through one of two proxies, under TLS."""
+        with tempfile.NamedTemporaryFile() as secret:
+            secret.write(os.urandom(32))
+            secret.flush()
+            self.compare_with(True, "--proxies", "2", "--secret", secret.name)
 
     def test_legacy_server(self):
         self.compare_with(False)

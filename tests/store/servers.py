@@ -8,16 +8,21 @@ os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 
 
 class OurServer:
-    """serve_store, at the path given; `port` on 127.0.0.1."""
+    """serve_store, at the path given, with its options; `port` on 127.0.0.1, and those of its proxies."""
 
-    def __init__(self, program):
+    def __init__(self, program, *options):
         read_end, write_end = os.pipe()
         self.process = subprocess.Popen(
-            [program, "--ready-fd", str(write_end)], stdin=subprocess.PIPE, pass_fds=[write_end]
+            [program, "--ready-fd", str(write_end), *options], stdin=subprocess.PIPE, pass_fds=[write_end]
         )
         os.close(write_end)
         with os.fdopen(read_end) as ready:
             self.port = int(ready.readline())
+            self.proxies = [int(ready.readline()) for _ in range(self.count(options))]
+
+    @staticmethod
+    def count(options):
+        return int(options[options.index("--proxies") + 1]) if "--proxies" in options else 0
 
     def close(self):
         self.process.stdin.close()

@@ -48,7 +48,7 @@ constexpr int kMax = std::numeric_limits<int>::max();
 }  // namespace
 
 Variables to_variables(const WorkerEnv& env) {
-  return {
+  Variables variables = {
       {"RANK", std::to_string(env.rank)},
       {"LOCAL_RANK", std::to_string(env.local_rank)},
       {"WORLD_SIZE", std::to_string(env.world_size)},
@@ -66,6 +66,8 @@ Variables to_variables(const WorkerEnv& env) {
       {"TORCHELASTIC_USE_AGENT_STORE", env.use_agent_store ? "True" : "False"},
       {"TORCHELASTIC_ERROR_FILE", env.error_file},
   };
+  if (!env.rank0_addr.empty()) variables.emplace_back("CPPRUN_RANK0_ADDR", env.rank0_addr);
+  return variables;
 }
 
 bool launched() {
@@ -86,6 +88,7 @@ WorkerEnv from_environment() {
   env.role_name = text_or("ROLE_NAME", env.role_name);
   env.master_addr = required("MASTER_ADDR");
   env.master_port = static_cast<std::uint16_t>(required_number("MASTER_PORT", 1, 65535));
+  env.rank0_addr = text_or("CPPRUN_RANK0_ADDR", "");
   env.restart_count = number_or("TORCHELASTIC_RESTART_COUNT", 0, 0, kMax);
   env.max_restarts = number_or("TORCHELASTIC_MAX_RESTARTS", 0, 0, kMax);
   env.run_id = text_or("TORCHELASTIC_RUN_ID", env.run_id);
