@@ -55,12 +55,16 @@ class SeveralMachines(unittest.TestCase):
         by_daemon = [c for c in commands if "10.0.0.1:29400" in c]
         changing = [c for c in commands if "--nnodes=2:4" in c and c not in by_daemon]
         by_rank = [c for c in commands if "--node-rank" in c]
-        meeting = [c for c in commands if "c10d" in c and c not in changing and c not in by_daemon]
-        self.assertEqual((len(by_rank), len(meeting), len(changing), len(by_daemon)), (2, 1, 1, 1))
+        secret = [c for c in commands if "--secret-file" in c]
+        meeting = [c for c in commands if "c10d" in c and c not in changing and c not in by_daemon and c not in secret]
+        self.assertEqual((len(by_rank), len(meeting), len(changing), len(by_daemon), len(secret)), (2, 1, 1, 1, 1))
         everyone = [f"{rank} 8" for rank in range(8)]
         self.assertEqual(self.ranks(*by_rank), everyone)
         self.assertEqual(self.ranks(*meeting, *meeting), everyone)
         self.assertEqual(self.ranks(*4 * changing), sorted(f"{rank} 16" for rank in range(16)))
+        [command] = [line.split("  #")[0] for line in README.splitlines() if line.startswith("head -c 32")]
+        subprocess.run(command, shell=True, cwd=self.folder, check=True)
+        self.assertEqual(self.ranks(*secret, *secret), ["0 2", "1 2"])
         [command] = [line for line in README.splitlines() if line.startswith("cpprund --bind")]
         port = self.start_daemon(command)
         here = [c.replace("10.0.0.1:29400", f"127.0.0.1:{port}") for c in by_daemon]
