@@ -191,7 +191,8 @@ Order Coordinator::order(const std::string& id) const {
   Order order;
   order.kind = key.kind;
   const bool settled = stage_ == Stage::Gathering || stage_ == Stage::Offering;
-  if (settled && end_ && in_round(peer)) order.end = *end_;
+  const bool ran = run_ && peer.report.run.serial == run_->ticket.serial;
+  if (settled && end_ && ran) order.end = *end_;
   switch (key.kind) {
     case Order::Kind::Refused:
       order.text = peer.refusal;

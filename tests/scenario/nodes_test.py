@@ -146,6 +146,19 @@ class Ends(NodesTest):
             self.assertEqual(report["root_cause"]["stderr_tail"], ["these were my last words"])
         self.assertEqual([failure["stopped_by_agent"] for failure in self.reports("logs0")[0]["failures"]], [True])
 
+    def test_each_failed_attempt_is_reported_on_every_node(self):
+        self.script("w.sh", """
+            touch $CASE/up.$NODE.$TORCHELASTIC_RESTART_COUNT
+            [ $NODE = $((1 - TORCHELASTIC_RESTART_COUNT)) ] || exec sleep 300
+            until [ -e $CASE/up.$((1 - NODE)).$TORCHELASTIC_RESTART_COUNT ]; do sleep 0.02; done
+            exit 1$TORCHELASTIC_RESTART_COUNT""")
+        jobs = [self.node(rank, "--max-restarts=1", "--log-dir", f"logs{rank}", "./w.sh") for rank in (0, 1)]
+        self.assertEqual(self.end(*jobs), [1, 1], jobs[0].err + jobs[1].err)
+        for rank in (0, 1):
+            causes = [(report["attempt"], report["root_cause"]["global_rank"], report["root_cause"]["exit_code"])
+                      for report in self.reports(f"logs{rank}")]
+            self.assertEqual(sorted(causes), [(0, 1, 10), (1, 0, 11)])
+
     def test_a_node_that_is_stopped_ends_the_others(self):
         self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
         for stopped in (0, 1):

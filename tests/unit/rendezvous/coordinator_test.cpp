@@ -251,7 +251,11 @@ TEST(Failures, AreChargedOnceWhoeverFailsToo) {
   EXPECT_TRUE(job.order("a").end.charged);
   EXPECT_THAT(job.order("a").end.sentence, HasSubstr("b failed"));
   job.stop_workers();
-  EXPECT_EQ(job.order("a").ticket.restarts, 1);
+  for (const char* id : {"a", "b"}) {
+    ASSERT_EQ(job.told(id), Kind::Offer);
+    EXPECT_EQ(job.order(id).ticket.restarts, 1);
+    EXPECT_EQ(job.order(id).end.cause, "cause of b");  // the verdict goes with the next place
+  }
 }
 
 TEST(Failures, ThatFollowFromALossAreNotCharged) {
