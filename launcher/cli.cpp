@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "launcher/cli_notices.hpp"
 #include "launcher/cli_options.hpp"
 #include "launcher/completion.hpp"
 #include "launcher/device_count.hpp"
@@ -160,7 +161,7 @@ void set_backend(LaunchConfig& config, const RawOptions& raw) {
   config.rdzv_backend = raw.rdzv_backend;
   if (raw.rdzv_backend == "etcd-v2") {
     config.rdzv_backend = "etcd";
-    config.rdzv_notice = "--rdzv-backend etcd-v2: etcd is spoken to in its version 3, as with etcd";
+    config.notices.emplace_back("--rdzv-backend etcd-v2: etcd is spoken to in its version 3, as with etcd");
     return;
   }
   for (const char* known : {"static", "c10d", "etcd"}) {
@@ -351,6 +352,7 @@ LaunchConfig decide(const Options& options, const std::vector<std::string>& prog
   set_output(config, raw);
   config.dry_run = raw.dry_run;
   if (raw.dry_run && config.run_id != raw.rdzv_id) config.run_id = kRandomRunId;
+  for (const BadValue& odd : odd_values(config)) config.notices.emplace_back(options.explain(odd).what());
   return config;
 }
 

@@ -54,15 +54,6 @@ bool switch_value(const std::string& option, const std::string& text) {
   throw BadValue{option, "'" + text + "' is not 1 or 0", text};
 }
 
-// Near enough to be a slip, and long enough to be a word.
-std::string guess_at(const std::string& word, const std::vector<std::string>& known) {
-  std::vector<std::string> words;
-  std::copy_if(known.begin(), known.end(), std::back_inserter(words),
-               [](const std::string& candidate) { return candidate.size() > 2; });
-  const std::optional<std::string> guess = word.size() > 2 ? nearest(word, words) : std::nullopt;
-  return guess ? "; did you mean " + *guess + "?" : "";
-}
-
 std::string joined(const FileValue& value, const std::string& where) {
   std::string text;
   for (const std::string& part : value.texts) {
@@ -240,7 +231,7 @@ Options::Slot& Options::find(const std::string& typed) {
   if (begun_slots.size() > 1) {
     throw UsageError("the option " + typed + " is ambiguous: it may mean " + begun[0] + " or " + begun[1]);
   }
-  throw UsageError("unknown option " + typed + (is_long ? guess_at(name, known) : "") +
+  throw UsageError("unknown option " + typed + (is_long ? did_you_mean(name, known) : "") +
                    " (cpprun --help lists all)");
 }
 
@@ -325,7 +316,8 @@ void Options::set_from_file(const FileValue& value, const std::string& where) {
   if (!slot) {
     std::vector<std::string> known{"program"};
     for (const Slot& other : slots_) known.push_back(other.entry.name.substr(2));
-    throw UsageError(where + ": unknown key '" + value.key + "'" + guess_at(with_dashes(value.key), known));
+    throw UsageError(where + ": unknown key '" + value.key + "'" +
+                     did_you_mean(with_dashes(value.key), known));
   }
   using Kind = FileValue::Kind;
   const bool is_flag = slot->entry.is_flag();
@@ -362,7 +354,7 @@ UsageError Options::explain(const BadValue& bad) const {
     words = slot.entry.words();
   }
   return UsageError(bad.option + (source.empty() ? "" : " (" + source + ")") + ": " + bad.sentence +
-                    guess_at(bad.value, words));
+                    did_you_mean(bad.value, words));
 }
 
 }  // namespace cpprun::launcher

@@ -360,7 +360,6 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
   if (!make_run_folder(folder)) return kWrongUsage;
   spdlog::info("{}{}", describe(config),
                command.interpreter.empty() ? "" : ", Python " + command.interpreter);
-  if (!config.rdzv_notice.empty()) spdlog::warn("{}", config.rdzv_notice);
   warn_of_health_check();
   if (!timer_file.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timer_file.c_str(), 1);  // for the workers
   bool keep_logs = false;
@@ -389,6 +388,7 @@ int launch(const LaunchConfig& config) {
   const std::vector<std::string> inherited = own_environment();
   if (!config.gpus.empty()) show_gpus(config.gpus);
   const RankPlan ranks = plan_ranks(config);
+  for (const std::string& notice : config.notices) spdlog::warn("{}", notice);
   if (config.dry_run) return print_dry_run(config, command, ranks, inherited);
   const RunFolder folder = plan_run_folder(config);
   const std::string timers = timer_file();

@@ -39,7 +39,6 @@ struct LaunchConfig {
   // rendezvous
   bool standalone = false;
   std::string rdzv_backend = "static";
-  std::string rdzv_notice;  // of a backend that is not quite what was asked for; empty: none
   std::string run_id;
   rendezvous::Settings rdzv_settings;
   rendezvous::RendezvousLimits rdzv_limits;
@@ -68,6 +67,8 @@ struct LaunchConfig {
   RedirectPolicy redirects;
   std::string prefix_template;
   EventDestination events;
+
+  std::vector<std::string> notices;  // of what was asked for and is not quite what happens
 
   bool dry_run = false;  // print what would run instead of running it
 };
