@@ -121,7 +121,7 @@ void Options::flag(const std::string& names, bool& value, const std::string& hel
 void Options::add_nodes_and_workers() {
   group_ = "Nodes and workers";
   option("--nnodes", raw_.nnodes, "N|MIN:MAX",
-         "number of nodes, or least and most: they may join and leave (c10d)");
+         "number of nodes, or least and most: they may join and leave (c10d, etcd)");
   option("-n,--nproc-per-node,--ppn", raw_.nproc_per_node, "N|auto|cpu|gpu",
          "workers on this node: a number; gpu: one for each GPU that a worker would see; cpu: one for each "
          "CPU that "
@@ -146,7 +146,8 @@ void Options::add_rendezvous() {
        "--rdzv-endpoint or --rdzv-backend say otherwise");
   option("--rdzv-backend", raw_.rdzv_backend, "static|c10d|etcd|etcd-v2", "how the nodes meet");
   option("--rdzv-endpoint", raw_.rdzv_endpoint, "HOST[:PORT],...",
-         "where the nodes meet; the next one leads when the first is lost");
+         "where the nodes meet (c10d, etcd); the next one leads when the first is lost",
+         "localhost, port 29400 for c10d and 2379 for etcd");
   option("--rdzv-id", raw_.rdzv_id, "ID", "name of the run, equal on all nodes");
   option("--rdzv-conf", raw_.rdzv_conf, "K=V,...", "settings of the rendezvous");
   option("--master-addr", raw_.master_addr, "ADDR", "address of rank 0's node (static rendezvous)");

@@ -231,6 +231,7 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
   config.node.role = config_.role;
   config.node.workers = config_.nproc_per_node;
   config.limits = config_.rdzv_limits;
+  config.where = meeting_points(config_);
   config.open_store = open_store;
   config.replaceable_leader = etcd_ || config_.endpoints.size() > 1;
   config.may_rejoin = config_.min_nodes < config_.max_nodes || config_.max_restarts > 0;

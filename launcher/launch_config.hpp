@@ -76,4 +76,7 @@ struct LaunchConfig {
 // One line for the log: what is about to run.
 std::string describe(const LaunchConfig& config);
 
+// "host:29400, then other:29400"; empty for a node that meets nobody.
+std::string meeting_points(const LaunchConfig& config);
+
 }  // namespace cpprun::launcher

@@ -23,6 +23,7 @@ struct DynamicRendezvousConfig {
   bool replaceable_leader = false;  // another agent can take over from the one that leads
   bool may_rejoin = false;          // the run may have a place for a node that was cut off from its leader
   Farewell* farewell = nullptr;     // of this process, where it may lead
+  std::string where;                // the agents meet, in messages: "host:29400"
   // In messages: what there was not at first, and what is waited for.
   std::string nobody = "no agent served the rendezvous";
   std::string leader = "an agent that leads the run";

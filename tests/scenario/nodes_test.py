@@ -247,6 +247,18 @@ class Joining(NodesTest):
         self.assertEqual(self.end(job), [3])
         self.assertRegex(job.err, r"timed out.*1 of 3 nodes have joined \(node 0 \(.*\)\); missing: node 1, node 2")
 
+    def test_the_first_line_and_the_waiting_name_where_nodes_meet(self):
+        """Also where the user named no endpoint and no run."""
+        conf = "--rdzv-conf=join_timeout=0.1"
+        job = self.run_to_end("--nnodes=2", "--rdzv-backend=c10d", conf + ",is_host=false", "--no-python", "true")
+        self.assertEqual(job.code, 3)
+        self.assertRegex(job.err, r"info: run without a name of its own \(--rdzv-id\): .* c10d at localhost:29400\n")
+        self.port = free_port()
+        job = self.node(0, conf, "--no-python", "true", static=False)
+        self.assertEqual(self.end(job), [3])
+        self.assertIn(f"run job: 1 worker a node, 2 nodes, 0 restarts, c10d at 127.0.0.1:{self.port}", job.err)
+        self.assertIn(f"timed out: the rendezvous at 127.0.0.1:{self.port} was not complete within 100 ms", job.err)
+
     def test_time_out_where_nobody_serves(self):
         job = self.node(1, "--rdzv-conf=timeout=1", "--no-python", "true")
         self.assertEqual(self.end(job), [3])
