@@ -123,7 +123,7 @@ void Options::add_nodes_and_workers() {
   option("--nnodes", raw_.nnodes, "N|MIN:MAX",
          "number of nodes, or least and most: they may join and leave (c10d, etcd)");
   option("-n,--nproc-per-node,--ppn", raw_.nproc_per_node, "N|auto|cpu|gpu",
-         "workers on this node: a number; gpu: one for each GPU that a worker would see; cpu: one for each "
+         "workers on this node (-np too): a number; gpu: one for each GPU that a worker would see; cpu: one for each "
          "CPU that "
          "cpprun may run on; auto: gpu where there are some, else cpu");
   option(

@@ -57,7 +57,7 @@ class Accepted(ScenarioTest):
         for flag in ("-h", "--help"):
             job = self.run_to_end(flag)
             self.assertEqual(job.code, 0)
-            for word in ("--nproc-per-node", "--max-restarts", "PET_", "Exit codes"):
+            for word in ("--nproc-per-node", "-np", "--max-restarts", "PET_", "Exit codes", "localhost, port 29400"):
                 self.assertIn(word, job.out)
         self.assertRegex(self.run_to_end("--version").out, r"^cpprun \d+\.\d+\.\d+\n$")
 
