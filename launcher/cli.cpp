@@ -325,6 +325,14 @@ bool print_instead(const Options& options, std::string& printed) {
   return !printed.empty();
 }
 
+std::string read_config(const std::string& path) {
+  try {
+    return rendezvous::read_config_file(path);
+  } catch (const rendezvous::ConfigFileError& error) {
+    throw BadValue{"--config", error.what(), ""};
+  }
+}
+
 LaunchConfig decide(const Options& options, const std::vector<std::string>& program) {
   const RawOptions& raw = options.raw();
   if (program.empty()) {
@@ -352,6 +360,7 @@ LaunchConfig decide(const Options& options, const std::vector<std::string>& prog
   set_output(config, raw);
   config.dry_run = raw.dry_run;
   if (raw.dry_run && config.run_id != raw.rdzv_id) config.run_id = kRandomRunId;
+  config.sources = options.sources();
   for (const BadValue& odd : odd_values(config)) config.notices.emplace_back(options.explain(odd).what());
   return config;
 }
@@ -366,12 +375,15 @@ std::optional<LaunchConfig> parse_command_line(const std::vector<std::string>& a
     if (print_instead(options, printed)) return std::nullopt;
     options.take_environment();
     if (const std::string& path = options.raw().config; !path.empty()) {
-      std::vector<std::string> in_file = options.take_file(read_config_file(path), path);
+      std::vector<std::string> in_file =
+          options.take_file(rendezvous::parse_config(read_config(path), path), path);
       if (program.empty()) program = std::move(in_file);
     }
     return decide(options, program);
   } catch (const BadValue& bad) {
     throw options.explain(bad);
+  } catch (const rendezvous::ConfigFileError& error) {
+    throw UsageError(error.what());
   }
 }
 

@@ -8,6 +8,9 @@
 #include "launcher/text.hpp"
 
 namespace cpprun::launcher {
+
+using rendezvous::FileValue;
+
 namespace {
 
 bool ends_with(const std::string& text, const std::string& end) {
@@ -20,6 +23,10 @@ const std::string kMore = ",...";
 // Asked of the person at the keyboard only; torchrun's too have no variable.
 bool only_typed(const std::string& name) {
   return name == "--help" || name == "--version" || name == "--print-completion";
+}
+
+bool in_file(const OptionEntry& option) {
+  return !option.variable.empty() && option.name != "--config";
 }
 
 // Options without a default whose empty text is a slip, such as that of an unset shell variable.
@@ -123,7 +130,8 @@ void Options::add_nodes_and_workers() {
   option("--nnodes", raw_.nnodes, "N|MIN:MAX",
          "number of nodes, or least and most: they may join and leave (c10d, etcd)");
   option("-n,--nproc-per-node,--ppn", raw_.nproc_per_node, "N|auto|cpu|gpu",
-         "workers on this node (-np too): a number; gpu: one for each GPU that a worker would see; cpu: one for each "
+         "workers on this node (-np too): a number; gpu: one for each GPU that a worker would see; cpu: one "
+         "for each "
          "CPU that "
          "cpprun may run on; auto: gpu where there are some, else cpu");
   option(
@@ -239,7 +247,7 @@ Options::Slot& Options::find(const std::string& typed) {
 Options::Slot* Options::find_key(const std::string& key) {
   const std::string name = "--" + with_dashes(key);
   for (Slot& slot : slots_) {
-    if (slot.entry.name == name && !slot.entry.variable.empty() && name != "--config") return &slot;
+    if (slot.entry.name == name && in_file(slot.entry)) return &slot;
   }
   return nullptr;
 }
@@ -316,7 +324,9 @@ void Options::set_from_file(const FileValue& value, const std::string& where) {
   Slot* slot = find_key(value.key);
   if (!slot) {
     std::vector<std::string> known{"program"};
-    for (const Slot& other : slots_) known.push_back(other.entry.name.substr(2));
+    for (const Slot& other : slots_) {
+      if (in_file(other.entry)) known.push_back(other.entry.name.substr(2));
+    }
     throw UsageError(where + ": unknown key '" + value.key + "'" +
                      did_you_mean(with_dashes(value.key), known));
   }
@@ -344,6 +354,14 @@ std::vector<OptionEntry> Options::entries() const {
   std::vector<OptionEntry> entries;
   for (const Slot& slot : slots_) entries.push_back(slot.entry);
   return entries;
+}
+
+std::map<std::string, std::string> Options::sources() const {
+  std::map<std::string, std::string> sources;
+  for (const Slot& slot : slots_) {
+    if (!slot.source.empty()) sources[slot.entry.name] = slot.source;
+  }
+  return sources;
 }
 
 UsageError Options::explain(const BadValue& bad) const {

@@ -154,7 +154,7 @@ void JobStores::meet_in_etcd() {
   try {
     etcd_ = std::make_unique<EtcdParts>(io_.get_executor(), config_);
   } catch (const rendezvous::SettingsError& error) {
-    throw UsageError(std::string("--rdzv-conf: ") + error.what());
+    throw UsageError(name_of("--rdzv-conf", config_) + ": " + error.what());
   }
 }
 

@@ -17,6 +17,11 @@ std::string describe(const LaunchConfig& config) {
   return text;
 }
 
+std::string name_of(const std::string& option, const LaunchConfig& config) {
+  const auto source = config.sources.find(option);
+  return source == config.sources.end() ? option : option + " (" + source->second + ")";
+}
+
 std::string meeting_points(const LaunchConfig& config) {
   std::string text;
   for (const rendezvous::Endpoint& endpoint : config.endpoints) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -70,11 +71,17 @@ struct LaunchConfig {
 
   std::vector<std::string> notices;  // of what was asked for and is not quite what happens
 
+  std::map<std::string, std::string>
+      sources;  // of options that were not typed: the variable, or file and line
+
   bool dry_run = false;  // print what would run instead of running it
 };
 
 // One line for the log: what is about to run.
 std::string describe(const LaunchConfig& config);
+
+// "--log-dir", with its source where it was not typed: for refusals that come after the command line.
+std::string name_of(const std::string& option, const LaunchConfig& config);
 
 // "host:29400, then other:29400"; empty for a node that meets nobody.
 std::string meeting_points(const LaunchConfig& config);
