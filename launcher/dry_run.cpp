@@ -35,7 +35,7 @@ std::string rendezvous_line(const LaunchConfig& config) {
   if (config.standalone) return "none: one node, a store on 127.0.0.1:" + port;
   std::string text = config.rdzv_backend;
   if (config.meets_peers()) {
-    text += " at " + meeting_points(config);
+    text.append(" at ").append(meeting_points(config));
   } else {
     text += " at " + config.master_addr + ":" + port;
   }

@@ -196,12 +196,17 @@ class Ends(NodesTest):
         self.assertIn("has not been heard of for 600 ms; no restarts left", first.err)
 
     def test_a_guardian_killed(self):
+        """Of whichever node: its agent tells the others, and they are not left without a verdict."""
         self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
-        first, second = self.node(0, "./w.sh"), self.node(1, "./w.sh")
-        self.wait_for_files("up.0", "up.1")
-        second.signal(signal.SIGKILL)
-        self.assertEqual(self.end(first, second), [1, -signal.SIGKILL])
-        self.assertRegex(first.err, r"node 1 \(.*\): its cpprun was killed")
+        for killed in (0, 1):
+            jobs = [self.node(rank, "./w.sh") for rank in (0, 1)]
+            self.wait_for_files("up.0", "up.1")
+            jobs[killed].signal(signal.SIGKILL)
+            self.end(*jobs)
+            self.assertEqual([jobs[killed].code, jobs[1 - killed].code], [-signal.SIGKILL, 1], jobs[1 - killed].err)
+            self.assertRegex(jobs[1 - killed].err, rf"node {killed} \(.*\): its cpprun was killed")
+            os.unlink(self.path("up.0"))
+            os.unlink(self.path("up.1"))
 
     def test_the_stores_host_killed(self):
         self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
