@@ -230,6 +230,7 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
   config.node.address = config_.local_addr.value_or("");
   config.node.role = config_.role;
   config.node.workers = config_.nproc_per_node;
+  config.node.rules = rendezvous::to_json(rules(config_));
   config.limits = config_.rdzv_limits;
   config.where = meeting_points(config_);
   config.open_store = open_store;

@@ -67,6 +67,7 @@ awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
       was_led_ = true;
       connect = Deadline::earlier(join, Deadline::after(comeback));
     }
+    pass_on_notice();
     if (membership_.all_finished()) co_return std::nullopt;
     if (const std::optional<Ticket> ticket = membership_.offered()) {
       std::optional<StoreEndpoint> store;
@@ -90,6 +91,13 @@ awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
     const bool cancelled = co_await is_cancelled();
     if (cancelled) throw boost::system::system_error(asio::error::operation_aborted);
   }
+}
+
+void DynamicRendezvous::pass_on_notice() {
+  const std::string& notice = membership_.order().notice;
+  if (notice.empty() || notice == noticed_) return;
+  noticed_ = notice;
+  spdlog::warn("rendezvous at {}: {}", config_.where, notice);
 }
 
 // Throws RendezvousError when waiting on is of no use.

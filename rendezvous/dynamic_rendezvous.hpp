@@ -49,6 +49,7 @@ class DynamicRendezvous : public RendezvousHandler {
  private:
   void report_changed();
   void fail_if_hopeless(async::Deadline connect, async::Deadline join) const;
+  void pass_on_notice();
   void say_what_is_waited_for(async::Deadline connect, async::Deadline join) const;
   RendezvousInfo begin_round();
   RoundEvent explained(RoundEvent event) const;
@@ -59,6 +60,7 @@ class DynamicRendezvous : public RendezvousHandler {
   Membership membership_;
   std::unique_ptr<LeaderLink> link_;
   bool was_led_ = false;
+  std::string noticed_;  // the leader's last notice
   async::TaskGroup tasks_;
 };
 

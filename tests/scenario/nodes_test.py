@@ -281,6 +281,24 @@ class Joining(NodesTest):
         second = self.node(1, "--no-python", "true")
         self.assertEqual(self.end(first, second), [0, 0])
 
+    def test_another_kind_of_rendezvous_is_refused(self):
+        for static in (True, False):
+            first = self.node(0, "--rdzv-conf=is_host=1" if not static else "--role=r", "--no-python", "true", static=static)
+            self.assertTrue(until(self.listening))
+            other = self.node(1, "--no-python", "true", static=not static)
+            self.assertEqual(self.end(other), [3])
+            self.assertIn("(compare --rdzv-backend)", other.err)
+            second = self.node(1, "--no-python", "true", static=static)
+            self.assertEqual(self.end(first, second), [0, 0], first.err + second.err)
+
+    def test_other_rules_are_noticed_on_both_sides(self):
+        first = self.node(0, "--max-restarts=2", "--no-python", "true")
+        second = self.node(1, "--max-restarts=1", "--no-python", "true")
+        self.assertEqual(self.end(first, second), [0, 0])
+        self.assertRegex(first.err, r"warning: rendezvous: .* at 127.0.0.1 was started with --max-restarts 1, not 2 as here")
+        self.assertRegex(second.err, "warning: rendezvous at .* this node was started with --max-restarts 1, not 2")
+        self.assertEqual((first.err + second.err).count("--max-restarts 1, not 2"), 2)
+
     def test_a_job_of_one_node_at_the_port_is_no_rendezvous(self):
         alone = self.start("--master-port", str(self.port), "--no-python", "sleep", "300")
         self.assertTrue(until(self.listening))
