@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "launcher/cli_notices.hpp"
 #include "launcher/cli_options.hpp"
 #include "launcher/completion.hpp"
 #include "launcher/device_count.hpp"
@@ -160,7 +161,7 @@ void set_backend(LaunchConfig& config, const RawOptions& raw) {
   config.rdzv_backend = raw.rdzv_backend;
   if (raw.rdzv_backend == "etcd-v2") {
     config.rdzv_backend = "etcd";
-    config.rdzv_notice = "--rdzv-backend etcd-v2: etcd is spoken to in its version 3, as with etcd";
+    config.notices.emplace_back("--rdzv-backend etcd-v2: etcd is spoken to in its version 3, as with etcd");
     return;
   }
   for (const char* known : {"static", "c10d", "etcd"}) {
@@ -335,6 +336,14 @@ bool print_instead(const Options& options, std::string& printed) {
   return !printed.empty();
 }
 
+std::string read_config(const std::string& path) {
+  try {
+    return rendezvous::read_config_file(path);
+  } catch (const rendezvous::ConfigFileError& error) {
+    throw BadValue{"--config", error.what(), ""};
+  }
+}
+
 LaunchConfig decide(const Options& options, const std::vector<std::string>& program) {
   const RawOptions& raw = options.raw();
   if (program.empty()) {
@@ -363,6 +372,8 @@ LaunchConfig decide(const Options& options, const std::vector<std::string>& prog
   set_output(config, raw);
   config.dry_run = raw.dry_run;
   if (raw.dry_run && config.run_id != raw.rdzv_id) config.run_id = kRandomRunId;
+  config.sources = options.sources();
+  for (const BadValue& odd : odd_values(config)) config.notices.emplace_back(options.explain(odd).what());
   return config;
 }
 
@@ -376,12 +387,15 @@ std::optional<LaunchConfig> parse_command_line(const std::vector<std::string>& a
     if (print_instead(options, printed)) return std::nullopt;
     options.take_environment();
     if (const std::string& path = options.raw().config; !path.empty()) {
-      std::vector<std::string> in_file = options.take_file(read_config_file(path), path);
+      std::vector<std::string> in_file =
+          options.take_file(rendezvous::parse_config(read_config(path), path), path);
       if (program.empty()) program = std::move(in_file);
     }
     return decide(options, program);
   } catch (const BadValue& bad) {
     throw options.explain(bad);
+  } catch (const rendezvous::ConfigFileError& error) {
+    throw UsageError(error.what());
   }
 }
 

@@ -8,6 +8,9 @@
 #include "launcher/text.hpp"
 
 namespace cpprun::launcher {
+
+using rendezvous::FileValue;
+
 namespace {
 
 bool ends_with(const std::string& text, const std::string& end) {
@@ -20,6 +23,10 @@ const std::string kMore = ",...";
 // Asked of the person at the keyboard only; torchrun's too have no variable.
 bool only_typed(const std::string& name) {
   return name == "--help" || name == "--version" || name == "--print-completion";
+}
+
+bool in_file(const OptionEntry& option) {
+  return !option.variable.empty() && option.name != "--config";
 }
 
 // Options without a default whose empty text is a slip, such as that of an unset shell variable.
@@ -52,15 +59,6 @@ bool switch_value(const std::string& option, const std::string& text) {
   if (kOn.count(word) != 0) return true;
   if (kOff.count(word) != 0) return false;
   throw BadValue{option, "'" + text + "' is not 1 or 0", text};
-}
-
-// Near enough to be a slip, and long enough to be a word.
-std::string guess_at(const std::string& word, const std::vector<std::string>& known) {
-  std::vector<std::string> words;
-  std::copy_if(known.begin(), known.end(), std::back_inserter(words),
-               [](const std::string& candidate) { return candidate.size() > 2; });
-  const std::optional<std::string> guess = word.size() > 2 ? nearest(word, words) : std::nullopt;
-  return guess ? "; did you mean " + *guess + "?" : "";
 }
 
 std::string joined(const FileValue& value, const std::string& where) {
@@ -130,9 +128,10 @@ void Options::flag(const std::string& names, bool& value, const std::string& hel
 void Options::add_nodes_and_workers() {
   group_ = "Nodes and workers";
   option("--nnodes", raw_.nnodes, "N|MIN:MAX",
-         "number of nodes, or least and most: they may join and leave (c10d)");
+         "number of nodes, or least and most: they may join and leave (c10d, etcd)");
   option("-n,--nproc-per-node,--ppn", raw_.nproc_per_node, "N|auto|cpu|gpu",
-         "workers on this node: a number; gpu: one for each GPU that a worker would see; cpu: one for each "
+         "workers on this node (-np too): a number; gpu: one for each GPU that a worker would see; cpu: one "
+         "for each "
          "CPU that "
          "cpprun may run on; auto: gpu where there are some, else cpu");
   option(
@@ -155,7 +154,8 @@ void Options::add_rendezvous() {
        "--rdzv-endpoint or --rdzv-backend say otherwise");
   option("--rdzv-backend", raw_.rdzv_backend, "static|c10d|etcd|etcd-v2", "how the nodes meet");
   option("--rdzv-endpoint", raw_.rdzv_endpoint, "HOST[:PORT],...",
-         "where the nodes meet; the next one leads when the first is lost");
+         "where the nodes meet (c10d, etcd); the next one leads when the first is lost",
+         "localhost, port 29400 for c10d and 2379 for etcd");
   option("--rdzv-id", raw_.rdzv_id, "ID", "name of the run, equal on all nodes");
   option("--rdzv-conf", raw_.rdzv_conf, "K=V,...", "settings of the rendezvous");
   option("--master-addr", raw_.master_addr, "ADDR", "address of rank 0's node (static rendezvous)");
@@ -246,14 +246,14 @@ Options::Slot& Options::find(const std::string& typed) {
   if (begun_slots.size() > 1) {
     throw UsageError("the option " + typed + " is ambiguous: it may mean " + begun[0] + " or " + begun[1]);
   }
-  throw UsageError("unknown option " + typed + (is_long ? guess_at(name, known) : "") +
+  throw UsageError("unknown option " + typed + (is_long ? did_you_mean(name, known) : "") +
                    " (cpprun --help lists all)");
 }
 
 Options::Slot* Options::find_key(const std::string& key) {
   const std::string name = "--" + with_dashes(key);
   for (Slot& slot : slots_) {
-    if (slot.entry.name == name && !slot.entry.variable.empty() && name != "--config") return &slot;
+    if (slot.entry.name == name && in_file(slot.entry)) return &slot;
   }
   return nullptr;
 }
@@ -330,8 +330,11 @@ void Options::set_from_file(const FileValue& value, const std::string& where) {
   Slot* slot = find_key(value.key);
   if (!slot) {
     std::vector<std::string> known{"program"};
-    for (const Slot& other : slots_) known.push_back(other.entry.name.substr(2));
-    throw UsageError(where + ": unknown key '" + value.key + "'" + guess_at(with_dashes(value.key), known));
+    for (const Slot& other : slots_) {
+      if (in_file(other.entry)) known.push_back(other.entry.name.substr(2));
+    }
+    throw UsageError(where + ": unknown key '" + value.key + "'" +
+                     did_you_mean(with_dashes(value.key), known));
   }
   using Kind = FileValue::Kind;
   const bool is_flag = slot->entry.is_flag();
@@ -359,6 +362,14 @@ std::vector<OptionEntry> Options::entries() const {
   return entries;
 }
 
+std::map<std::string, std::string> Options::sources() const {
+  std::map<std::string, std::string> sources;
+  for (const Slot& slot : slots_) {
+    if (!slot.source.empty()) sources[slot.entry.name] = slot.source;
+  }
+  return sources;
+}
+
 UsageError Options::explain(const BadValue& bad) const {
   std::string source;
   std::vector<std::string> words;
@@ -368,7 +379,7 @@ UsageError Options::explain(const BadValue& bad) const {
     words = slot.entry.words();
   }
   return UsageError(bad.option + (source.empty() ? "" : " (" + source + ")") + ": " + bad.sentence +
-                    guess_at(bad.value, words));
+                    did_you_mean(bad.value, words));
 }
 
 }  // namespace cpprun::launcher

@@ -2,12 +2,13 @@
 // Parser, config file, help and completion all read this one list.
 #pragma once
 
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "launcher/config_file.hpp"
 #include "launcher/launch_config.hpp"
+#include "rendezvous/config_file.hpp"
 
 namespace cpprun::launcher {
 
@@ -88,12 +89,15 @@ class Options {
   // BadValue. Return the program and its arguments, empty where there is none.
   std::vector<std::string> take_arguments(const std::vector<std::string>& arguments);
   void take_environment();
-  std::vector<std::string> take_file(const std::vector<FileValue>& values, const std::string& path);
+  std::vector<std::string> take_file(const std::vector<rendezvous::FileValue>& values,
+                                     const std::string& path);
 
   const RawOptions& raw() const { return raw_; }
   bool given(const std::string& name) const;
   std::vector<OptionEntry> entries() const;
   UsageError explain(const BadValue& bad) const;
+  // Of the options that were not typed: the variable, or file and line, by their names.
+  std::map<std::string, std::string> sources() const;
 
  private:
   struct Slot {
@@ -116,7 +120,7 @@ class Options {
   Slot& find(const std::string& typed);
   Slot* find_key(const std::string& key);
   void set(Slot& slot, const std::string& text, const std::string& source);
-  void set_from_file(const FileValue& value, const std::string& where);
+  void set_from_file(const rendezvous::FileValue& value, const std::string& where);
 
   RawOptions raw_;
   std::string group_;

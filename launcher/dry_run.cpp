@@ -36,11 +36,7 @@ std::string rendezvous_line(const LaunchConfig& config) {
   if (config.standalone) return "none: one node, a store on 127.0.0.1:" + port;
   std::string text = config.rdzv_backend;
   if (config.meets_peers()) {
-    const char* between = " at ";
-    for (const rendezvous::Endpoint& endpoint : config.endpoints) {
-      text += between + endpoint.host + ":" + std::to_string(*endpoint.port);
-      between = ", then ";
-    }
+    text.append(" at ").append(meeting_points(config));
   } else {
     text += " at " + config.master_addr + ":" + port;
   }

@@ -166,7 +166,7 @@ void JobStores::meet_in_etcd() {
   try {
     etcd_ = std::make_unique<EtcdParts>(io_.get_executor(), config_);
   } catch (const rendezvous::SettingsError& error) {
-    throw UsageError(std::string("--rdzv-conf: ") + error.what());
+    throw UsageError(name_of("--rdzv-conf", config_) + ": " + error.what());
   }
 }
 
@@ -244,7 +244,9 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
   config.node.address = config_.local_addr.value_or("");
   config.node.role = config_.role;
   config.node.workers = config_.nproc_per_node;
+  config.node.rules = rendezvous::to_json(rules(config_));
   config.limits = config_.rdzv_limits;
+  config.where = meeting_points(config_);
   config.open_store = open_store;
   config.replaceable_leader = etcd_ || config_.endpoints.size() > 1;
   config.may_rejoin = config_.min_nodes < config_.max_nodes || config_.max_restarts > 0;

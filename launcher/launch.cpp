@@ -156,7 +156,7 @@ EventLog open_event_log(const LaunchConfig& config, const WorkerSpec& spec) {
   try {
     return EventLog(config.events, event_source(config, spec));
   } catch (const std::system_error& error) {
-    throw UsageError(std::string("--event-log-handler: ") + error.what());
+    throw UsageError(name_of("--event-log-handler", config) + ": " + error.what());
   }
 }
 
@@ -325,12 +325,13 @@ RunFolder plan_run_folder(const LaunchConfig& config) {
 }
 
 // In the agent, when a guardian already knows what to remove.
-bool make_run_folder(const RunFolder& folder) {
+bool make_run_folder(const RunFolder& folder, const LaunchConfig& config) {
   try {
     folder.make();
     return true;
   } catch (const std::system_error& error) {
-    fail("UsageError", error.what(), kWrongUsage);
+    const std::string option = config.log_dir ? name_of("--log-dir", config) + ": " : "";
+    fail("UsageError", option + error.what(), kWrongUsage);
     spdlog::default_logger()->flush();
     return false;
   }
@@ -363,10 +364,9 @@ int print_dry_run(const LaunchConfig& config, const WorkerCommand& command, cons
 
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
                       const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat) {
-  if (!make_run_folder(folder)) return kWrongUsage;
+  if (!make_run_folder(folder, config)) return kWrongUsage;
   spdlog::info("{}{}", describe(config),
                command.interpreter.empty() ? "" : ", Python " + command.interpreter);
-  if (!config.rdzv_notice.empty()) spdlog::warn("{}", config.rdzv_notice);
   warn_of_health_check();
   if (!timer_file.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timer_file.c_str(), 1);  // for the workers
   bool keep_logs = false;
@@ -395,6 +395,7 @@ int launch(const LaunchConfig& config) {
   const std::vector<std::string> inherited = own_environment();
   if (!config.gpus.empty()) show_gpus(config.gpus);
   const RankPlan ranks = plan_ranks(config);
+  for (const std::string& notice : config.notices) spdlog::warn("{}", notice);
   if (config.dry_run) return print_dry_run(config, command, ranks, inherited);
   const RunFolder folder = plan_run_folder(config);
   const std::string timers = timer_file();

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -41,7 +42,6 @@ struct LaunchConfig {
   // rendezvous
   bool standalone = false;
   std::string rdzv_backend = "static";
-  std::string rdzv_notice;  // of a backend that is not quite what was asked for; empty: none
   std::string run_id;
   rendezvous::Settings rdzv_settings;
   rendezvous::RendezvousLimits rdzv_limits;
@@ -74,10 +74,21 @@ struct LaunchConfig {
   std::string prefix_template;
   EventDestination events;
 
+  std::vector<std::string> notices;  // of what was asked for and is not quite what happens
+
+  std::map<std::string, std::string>
+      sources;  // of options that were not typed: the variable, or file and line
+
   bool dry_run = false;  // print what would run instead of running it
 };
 
 // One line for the log: what is about to run.
 std::string describe(const LaunchConfig& config);
+
+// "--log-dir", with its source where it was not typed: for refusals that come after the command line.
+std::string name_of(const std::string& option, const LaunchConfig& config);
+
+// "host:29400, then other:29400"; empty for a node that meets nobody.
+std::string meeting_points(const LaunchConfig& config);
 
 }  // namespace cpprun::launcher

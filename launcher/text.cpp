@@ -103,17 +103,18 @@ std::string shell_quoted(const std::string& text) {
   return quoted + "'";
 }
 
-std::optional<std::string> nearest(const std::string& word, const std::vector<std::string>& candidates) {
-  std::optional<std::string> best;
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
+  std::string best;
   std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
+    if (word.size() <= 2 || candidate.size() <= 2) continue;
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < least) {
       least = distance;
       best = candidate;
     }
   }
-  return best;
+  return best.empty() ? "" : "; did you mean " + best + "?";
 }
 
 }  // namespace cpprun::launcher

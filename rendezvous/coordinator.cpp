@@ -17,6 +17,7 @@ void Coordinator::hear(const Report& report, TimePoint now) {
   const auto [entry, is_new] = peers_.try_emplace(report.id);
   Peer& peer = entry->second;
   if (is_new) peer.arrival = ++arrivals_;
+  const bool speaks_first = is_new || report.node.rules != peer.report.node.rules;
   const bool waits = report.state == AgentState::Waiting;
   if (waits && (is_new || peer.report.state != AgentState::Waiting)) peer.since = now;
   remember(report.run, report.id);
@@ -34,6 +35,25 @@ void Coordinator::hear(const Report& report, TimePoint now) {
     peer.refusal = "it expects " + range(report.node.min_nodes, report.node.max_nodes) +
                    " nodes and this run has " + range(rule.min_nodes, rule.max_nodes) + " (compare --nnodes)";
   }
+  if (speaks_first) compare_rules(peer);
+}
+
+void Coordinator::compare_rules(Peer& peer) {
+  const std::optional<CoordinatorRules> rules = rules_from_json(peer.report.node.rules);
+  if (!rules) return;
+  if (rules->round.ranks_given != rules_.round.ranks_given) {
+    peer.refusal =
+        std::string("it is started with --rdzv-backend ") +
+        (rules->round.ranks_given ? "static, and this run is not" : "c10d or etcd, and this run is static") +
+        " (compare --rdzv-backend)";
+  }
+  const std::string differ = differences(*rules, rules_);
+  if (differ.empty()) return;
+  peer.notice = "this node was started with " + differ + " as the agent that leads the run; the latter holds";
+  if (!noticed_.insert(differ).second) return;
+  const Node& node = peer.report.node;
+  notices_.push_back(describe(node, std::nullopt) + (node.address.empty() ? "" : " at " + node.address) +
+                     " was started with " + differ + " as here; what was said here holds");
 }
 
 void Coordinator::follows(const std::string& id, TimePoint sent) {
@@ -190,8 +210,10 @@ Order Coordinator::order(const std::string& id) const {
   const OrderKey key = key_for(peer);
   Order order;
   order.kind = key.kind;
+  order.notice = peer.notice;
   const bool settled = stage_ == Stage::Gathering || stage_ == Stage::Offering;
-  if (settled && end_ && in_round(peer)) order.end = *end_;
+  const bool ran = run_ && peer.report.run.serial == run_->ticket.serial;
+  if (settled && end_ && ran) order.end = *end_;
   switch (key.kind) {
     case Order::Kind::Refused:
       order.text = peer.refusal;
@@ -248,6 +270,10 @@ void Coordinator::tell_again(const std::string& id) {
 
 std::vector<std::string> Coordinator::take_changed() {
   return std::exchange(changed_, {});
+}
+
+std::vector<std::string> Coordinator::take_notices() {
+  return std::exchange(notices_, {});
 }
 
 }  // namespace cpprun::rendezvous

@@ -61,6 +61,8 @@ class Coordinator {
   void tell_again(const std::string& id);
   // The agents whose order has changed since this was last asked.
   std::vector<std::string> take_changed();
+  // What the leader's user should know, said once.
+  std::vector<std::string> take_notices();
   Order order(const std::string& id) const;  // of an agent that has reported
 
   bool leads() const { return stage_ != Stage::Standby; }
@@ -105,6 +107,7 @@ class Coordinator {
     bool dead = false;
     bool was_led = false;  // by this leader, before it stood down
     std::string refusal;
+    std::string notice;
     std::optional<OrderKey> told;
     std::int64_t placed = 0;  // serial of the last offer to it
     int rank = -1;            // in that
@@ -143,6 +146,7 @@ class Coordinator {
   void end_run(std::optional<RoundEnd> end);
   void end_by_loss(const std::string& sentence);
   void give_orders(TimePoint now);
+  void compare_rules(Peer& peer);
   OrderKey key_for(const Peer& peer) const;
 
   bool contested() const { return rules_.endpoints > 1; }
@@ -167,6 +171,8 @@ class Coordinator {
   Stage stage_ = Stage::Standby;
   std::unordered_map<std::string, Peer> peers_;
   std::vector<std::string> changed_;
+  std::vector<std::string> notices_;
+  std::set<std::string> noticed_;  // differences that were said: thousands of nodes may have the same one
   std::set<int> cleared_;
   std::set<std::string> left_;  // agents that have said farewell to this leader: they follow no other
   int arrivals_ = 0;

@@ -22,6 +22,12 @@ bool is_sane(const CoordinatorRules& rules) {
          is_time(rules.accept_limit, milliseconds(1));
 }
 
+std::string seconds(milliseconds time) {
+  std::string text = std::to_string(time.count() / 1000);
+  const std::string rest = std::to_string(1000 + time.count() % 1000).substr(1);
+  return time.count() % 1000 == 0 ? text : text + "." + rest;
+}
+
 }  // namespace
 
 std::string to_json(const CoordinatorRules& rules) {
@@ -58,6 +64,21 @@ std::optional<CoordinatorRules> rules_from_json(const std::string& text) {
   }
   if (!is_sane(rules)) return std::nullopt;
   return rules;
+}
+
+std::string differences(const CoordinatorRules& node, const CoordinatorRules& run) {
+  std::string text;
+  const auto compare = [&](const std::string& what, const std::string& here, const std::string& there) {
+    if (here == there) return;
+    if (!text.empty()) text += "; ";
+    text.append(what).append(" ").append(here).append(", not ").append(there);
+  };
+  compare("--max-restarts", std::to_string(node.max_restarts), std::to_string(run.max_restarts));
+  compare("endpoints in --rdzv-endpoint:", std::to_string(node.endpoints), std::to_string(run.endpoints));
+  compare("last_call_timeout", seconds(node.last_call), seconds(run.last_call));
+  compare("keep_alive_interval x keep_alive_max_attempt", seconds(node.death_limit),
+          seconds(run.death_limit));
+  return text;
 }
 
 }  // namespace cpprun::rendezvous

@@ -27,4 +27,8 @@ struct CoordinatorRules {
 std::string to_json(const CoordinatorRules& rules);
 std::optional<CoordinatorRules> rules_from_json(const std::string& text);
 
+// What a node's user has said otherwise than the run has it, though the node can take part: "--max-restarts
+// 3, not 0". Empty where that is nothing.
+std::string differences(const CoordinatorRules& node, const CoordinatorRules& run);
+
 }  // namespace cpprun::rendezvous

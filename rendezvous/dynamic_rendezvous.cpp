@@ -67,6 +67,7 @@ awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
       was_led_ = true;
       connect = Deadline::earlier(join, Deadline::after(comeback));
     }
+    pass_on_notice();
     if (membership_.all_finished()) co_return std::nullopt;
     if (const std::optional<Ticket> ticket = membership_.offered()) {
       std::optional<StoreEndpoint> store;
@@ -90,6 +91,13 @@ awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
     const bool cancelled = co_await is_cancelled();
     if (cancelled) throw boost::system::system_error(asio::error::operation_aborted);
   }
+}
+
+void DynamicRendezvous::pass_on_notice() {
+  const std::string& notice = membership_.order().notice;
+  if (notice.empty() || notice == noticed_) return;
+  noticed_ = notice;
+  spdlog::warn("rendezvous at {}: {}", config_.where, notice);
 }
 
 // Throws RendezvousError when waiting on is of no use.
@@ -117,21 +125,23 @@ void DynamicRendezvous::fail_if_hopeless(Deadline connect, Deadline join) const 
   if (!membership_.knows_leader() && !link_->problem().empty()) {
     why += (why.empty() ? "" : "; ") + link_->problem();
   }
-  throw RendezvousError(Kind::Timeout, "timed out: the rendezvous was not complete within " +
+  throw RendezvousError(Kind::Timeout, "timed out: the rendezvous at " + config_.where +
+                                           " was not complete within " +
                                            seconds_text(config_.limits.join_timeout) + ": " + why);
 }
 
 void DynamicRendezvous::say_what_is_waited_for(Deadline connect, Deadline join) const {
   const Order& order = membership_.order();
   if (order.kind == Order::Kind::Park) {
-    spdlog::info("rendezvous: the round has all its nodes; waiting as a spare");
+    spdlog::info("rendezvous at {}: the round has all its nodes; waiting as a spare", config_.where);
   } else if (membership_.knows_leader()) {
-    spdlog::info("rendezvous, round {}: {}; waiting up to {} more", membership_.report().run.round + 1,
+    spdlog::info("rendezvous at {}, round {}: {}; waiting up to {} more", config_.where,
+                 membership_.report().run.round + 1,
                  order.kind == Order::Kind::Offer ? "waiting for all nodes to take their places" : order.text,
                  seconds_text(join.remaining()));
   } else {
     spdlog::info(
-        "rendezvous: waiting for {}, up to {} more: {}", config_.leader,
+        "rendezvous at {}: waiting for {}, up to {} more: {}", config_.where, config_.leader,
         seconds_text(was_led_ && config_.replaceable_leader ? join.remaining() : connect.remaining()),
         link_->problem().empty() ? order.text : link_->problem());
   }

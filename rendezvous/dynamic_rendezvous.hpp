@@ -23,6 +23,7 @@ struct DynamicRendezvousConfig {
   bool replaceable_leader = false;  // another agent can take over from the one that leads
   bool may_rejoin = false;          // the run may have a place for a node that was cut off from its leader
   Farewell* farewell = nullptr;     // of this process, where it may lead
+  std::string where;                // the agents meet, in messages: "host:29400"
   // In messages: what there was not at first, and what is waited for.
   std::string nobody = "no agent served the rendezvous";
   std::string leader = "an agent that leads the run";
@@ -48,6 +49,7 @@ class DynamicRendezvous : public RendezvousHandler {
  private:
   void report_changed();
   void fail_if_hopeless(async::Deadline connect, async::Deadline join) const;
+  void pass_on_notice();
   void say_what_is_waited_for(async::Deadline connect, async::Deadline join) const;
   RendezvousInfo begin_round();
   RoundEvent explained(RoundEvent event) const;
@@ -58,6 +60,7 @@ class DynamicRendezvous : public RendezvousHandler {
   Membership membership_;
   std::unique_ptr<LeaderLink> link_;
   bool was_led_ = false;
+  std::string noticed_;  // the leader's last notice
   async::TaskGroup tasks_;
 };
 

@@ -19,6 +19,8 @@ struct Node {
   std::string address;             // as its peers reach it
   std::string role;                // of its workers
   int workers = 0;                 // how many
+  // Of the run, as this node's user would have them (coordinator_rules.hpp); empty: unsaid.
+  std::string rules = {};
 
   bool operator==(const Node&) const = default;
 };

@@ -88,6 +88,7 @@ json object_of(const Node& node) {
   json object = {{"host", node.host},           {"pid", node.pid},         {"min_nodes", node.min_nodes},
                  {"max_nodes", node.max_nodes}, {"address", node.address}, {"role", node.role},
                  {"workers", node.workers}};
+  if (!node.rules.empty()) object["rules"] = node.rules;
   if (node.wished_rank) object["wished_rank"] = *node.wished_rank;
   return object;
 }
@@ -102,6 +103,7 @@ Node node_from(const json& object) {
   node.address = object.at("address").get<std::string>();
   node.role = object.at("role").get<std::string>();
   node.workers = object.at("workers").get<int>();
+  node.rules = object.value("rules", "");
   return node;
 }
 
@@ -146,6 +148,7 @@ std::optional<Report> report_from_json(const std::string& text) {
 std::string to_json(const Order& order) {
   json object = {{"kind", name_of(order.kind, kKinds)}};
   if (!order.text.empty()) object["text"] = order.text;
+  if (!order.notice.empty()) object["notice"] = order.notice;
   if (order.ticket.serial != 0) object["ticket"] = object_of(order.ticket);
   if (order.workers.world_size != 0) {
     object["workers"] = {{"first_rank", order.workers.first_rank},
@@ -164,6 +167,7 @@ std::optional<Order> order_from_json(const std::string& text) {
     Order order;
     order.kind = value_of(object.at("kind"), kKinds);
     order.text = object.value("text", "");
+    order.notice = object.value("notice", "");
     if (object.contains("ticket")) order.ticket = ticket_from(object.at("ticket"));
     if (object.contains("workers")) {
       const json& workers = object.at("workers");

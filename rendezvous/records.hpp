@@ -61,6 +61,7 @@ struct Order {
   };
   Kind kind = Kind::Wait;
   std::string text;
+  std::string notice;  // what this node's user should know; goes with every order to it
   Ticket ticket;
   WorkerSpan workers;
   StoreEndpoint store;

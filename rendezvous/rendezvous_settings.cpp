@@ -135,6 +135,32 @@ Settings parse_settings(const std::string& text) {
   return settings;
 }
 
+const std::vector<KnownSetting>& known_settings() {
+  static const std::vector<KnownSetting> kKnown{
+      {"timeout", {"static", "etcd"}},
+      {"join_timeout", {"c10d", "etcd"}},
+      {"read_timeout", {"c10d", "etcd"}},
+      {"last_call_timeout", {"c10d", "etcd"}},
+      {"keep_alive_interval", {}},     // of all
+      {"keep_alive_max_attempt", {}},  // of all
+      {"is_host", {"c10d"}},
+      {"protocol", {"etcd"}},
+      {"cacert", {"etcd"}},
+      {"cert", {"etcd"}},
+      {"key", {"etcd"}},
+      {"ca_cert", {"etcd"}},
+      {"ssl_cert", {"etcd"}},
+      {"ssl_cert_key", {"etcd"}},
+      {"etcd_prefix", {"etcd"}},
+      {"close_timeout", {}},  // from here on, torchrun's alone
+      {"heartbeat_timeout", {}},
+      {"cas_backoff_max_seconds", {}},
+      {"store_type", {}},
+      {"rank", {}},
+  };
+  return kKnown;
+}
+
 RendezvousLimits limits_of(const Settings& settings, const std::string& backend) {
   const bool static_backend = backend == "static";
   RendezvousLimits limits;

@@ -34,6 +34,14 @@ using Settings = std::map<std::string, std::string>;
 // Throws SettingsError for an entry without key or value.
 Settings parse_settings(const std::string& text);
 
+// A key of --rdzv-conf, and the backends for which alone it is; none: it is for all, or torchrun's and
+// accepted without effect.
+struct KnownSetting {
+  std::string key;
+  std::vector<std::string> backends;
+};
+const std::vector<KnownSetting>& known_settings();
+
 struct RendezvousLimits {
   std::chrono::milliseconds join_timeout{600'000};       // a whole join
   std::chrono::milliseconds connect_timeout{60'000};     // of that, until a leader has answered

@@ -133,15 +133,15 @@ awaitable<std::optional<RunResult>> Agent::conclude(GroupEvent event) {
       co_await (std::move(settled) || std::move(told_to_stop));
   if (first.index() == 1) co_return stopped(stop_signal_.take());
   const rendezvous::RoundEnd& end = std::get<0>(first);
-  if (stop && !end.final) co_return stopped(stop->signal);
-  if (!end.final) {
-    if (failed_here && !end.sentence.empty()) spdlog::warn("{}", end.sentence);
-    co_return std::nullopt;
-  }
   const bool by_this_node = failed_here && end.cause == own_cause_;
-  if (!by_this_node) cause_elsewhere_ = JobCause::from_json(end.cause, end.sentence);
-  if (!failed_here) record_failure(report());
-  if (by_this_node) spdlog::warn("{}", end.sentence);
+  const bool attempt_failed = end.final || end.charged || !end.cause.empty();
+  if (attempt_failed && !by_this_node) {
+    cause_elsewhere_ = JobCause::from_json(end.cause, end.sentence);
+    record_failure(report());
+  }
+  if (stop && !end.final) co_return stopped(stop->signal);
+  if (failed_here && (by_this_node || !end.final) && !end.sentence.empty()) spdlog::warn("{}", end.sentence);
+  if (!end.final) co_return std::nullopt;
   co_return Failed{report()};
 }
 

@@ -119,6 +119,7 @@ awaitable<void> Council::decide() {
     coordinator_.advance(begin);
     const Clock::duration took = Clock::now() - begin;
     for (const std::string& id : coordinator_.take_changed()) send_order(id);
+    for (const std::string& notice : coordinator_.take_notices()) spdlog::warn("rendezvous: {}", notice);
     end_silent_sessions(begin);
     const Clock::time_point wake = std::min(coordinator_.next_wake(), patience());
     co_await heard_.wait_until(wake);

@@ -2,18 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
+#include "rendezvous/config_file.hpp"
 #include "rendezvous/rendezvous_settings.hpp"
 
 namespace cpprun::rendezvous {
 namespace {
-
-using nlohmann::json;
 
 constexpr double kMostSeconds = 1e9;
 
@@ -46,41 +42,18 @@ std::chrono::milliseconds to_milliseconds(const std::string& option, double seco
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::llround(seconds * 1000)));
 }
 
-std::string text_of(const std::string& file, const std::string& key, const json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_number()) return value.dump();
-  throw ConfigError("--config: " + file + ": the value of \"" + key + "\" must be a text or a number");
-}
-
-json read_file(const std::string& file) {
-  std::error_code unknown;
-  std::ifstream stream(file, std::ios::binary);
-  std::string text;
-  if (!std::filesystem::is_directory(file, unknown)) text.assign(std::istreambuf_iterator<char>(stream), {});
-  if (!stream || text.empty()) throw ConfigError("--config: cannot read " + file + ", or it is empty");
-  json object;
-  try {
-    object = json::parse(text);
-  } catch (const json::exception& error) {
-    throw ConfigError("--config: " + file + " is not JSON: " + error.what());
-  }
-  if (!object.is_object()) throw ConfigError("--config: " + file + " must hold one JSON object");
-  return object;
-}
-
-ConfigError unknown_key(const std::string& file, const std::string& key) {
-  return ConfigError("--config: " + file + " has the key \"" + key +
-                     "\", which is no option; see cpprund --help");
-}
-
 // The file's entries become the values of those options that the command line lacks.
 void apply_file(CLI::App& app, const std::string& file) {
-  const json object = read_file(file);
-  for (const auto& [key, value] : object.items()) {
-    CLI::Option* option = key == "config" ? nullptr : app.get_option_no_throw("--" + key);
-    if (!option || !option->get_configurable()) throw unknown_key(file, key);
+  std::set<std::string> seen;
+  for (const FileValue& value : parse_config(read_config_file(file), file)) {
+    const std::string where = file + ", line " + std::to_string(value.line) + ": the key '" + value.key + "'";
+    CLI::Option* option = value.key == "config" ? nullptr : app.get_option_no_throw("--" + value.key);
+    if (!option || !option->get_configurable())
+      throw ConfigError(where + " is no option; see cpprund --help");
+    if (!seen.insert(value.key).second) throw ConfigError(where + " is there twice");
+    if (value.kind != FileValue::Kind::Text) throw ConfigError(where + " takes text or a number");
     if (option->count() > 0) continue;
-    option->add_result(text_of(file, key, value));
+    option->add_result(value.texts.front());
     option->run_callback();
   }
 }
@@ -151,6 +124,8 @@ std::optional<DaemonConfig> parse_daemon_config(int argc, const char* const* arg
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     throw ConfigError(error.what());
+  } catch (const ConfigFileError& error) {
+    throw ConfigError(std::string("--config: ") + error.what());
   }
   config.bind = parse_bind("--bind", bind);
   if (!http.empty()) config.http = parse_bind("--http-bind", http);

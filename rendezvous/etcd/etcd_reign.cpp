@@ -205,6 +205,7 @@ awaitable<void> EtcdReign::decide() {
     for (const std::string& id : coordinator_.take_changed()) {
       if (agents_.count(id) != 0) orders_[id] = to_json(coordinator_.order(id));
     }
+    for (const std::string& notice : coordinator_.take_notices()) spdlog::warn("rendezvous: {}", notice);
     to_put_.notify_all();
     written_.notify_all();
     if (coordinator_.over() && agents_.empty() && !latecomers_.empty()) co_await begin_next_run();

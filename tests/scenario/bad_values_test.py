@@ -51,6 +51,13 @@ class BadValues(ScenarioTest):
         variable = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
         self.refused([variable, "'soon'"], *TRUE, env={variable: "soon"})
 
+    def test_what_the_system_refuses_is_named_too(self):
+        self.refused(["--log-dir (PET_LOG_DIR): cannot make the log folder"], *TRUE, env={"PET_LOG_DIR": "/proc/nowhere"})
+        self.refused(["--log-dir: cannot make the log folder"], "--log-dir=/proc/nowhere", *TRUE)
+        job = self.run_to_end(*TRUE, env={"PET_EVENT_LOG_HANDLER": "file:/no/such/folder/events"})
+        self.assertEqual(job.code, 2, job.err)
+        self.assertIn("--event-log-handler (PET_EVENT_LOG_HANDLER): cannot open", job.err)
+
     def test_empty_values_that_mean_nothing(self):
         for name in ("--master-port", "--shutdown-timeout", "--gpus", "--config", "--max-restarts", "--nnodes",
                      "--nproc-per-node", "--node-rank", "--master-addr", "--start-method", "--rdzv-backend"):

@@ -67,6 +67,8 @@ class ConfigFile(ScenarioTest):
             self.refused("the key 'program' takes an array: the program and its arguments", text)
         for key in ("config", "help", "version", "print-completion", "n", "-n", "--role", ""):
             self.refused(f"unknown key '{key}'", json.dumps({key: "x"}), "true")
+        job = self.run_to_end("--config", self.config({"help": True}), "true")
+        self.assertNotIn("did you mean", job.err)  # the key is an option, and not for a file
         self.refused("no program to run", "{}")
         self.refused("--max-restarts (" + self.path("launch.json") + ", line 4): 'x' is not a whole number",
                      '{\n\n"program": ["true"],\n"max-restarts":\n"x"}')
@@ -85,6 +87,8 @@ class ConfigFile(ScenarioTest):
             self.assertEqual(job.code, 2, job.err)
             self.assertIn(f"--config: the file '{path}' cannot be read: ", job.err)
             self.assertIn(why, job.err)
+        job = self.run_to_end("true", env={"PET_CONFIG": "missing.json"})
+        self.assertIn("--config (PET_CONFIG): the file 'missing.json' cannot be read", job.err)
 
     def test_a_pipe(self):
         with open(self.config({"program": ["echo", "piped"]})) as text:

@@ -146,6 +146,19 @@ class Ends(NodesTest):
             self.assertEqual(report["root_cause"]["stderr_tail"], ["these were my last words"])
         self.assertEqual([failure["stopped_by_agent"] for failure in self.reports("logs0")[0]["failures"]], [True])
 
+    def test_each_failed_attempt_is_reported_on_every_node(self):
+        self.script("w.sh", """
+            touch $CASE/up.$NODE.$TORCHELASTIC_RESTART_COUNT
+            [ $NODE = $((1 - TORCHELASTIC_RESTART_COUNT)) ] || exec sleep 300
+            until [ -e $CASE/up.$((1 - NODE)).$TORCHELASTIC_RESTART_COUNT ]; do sleep 0.02; done
+            exit 1$TORCHELASTIC_RESTART_COUNT""")
+        jobs = [self.node(rank, "--max-restarts=1", "--log-dir", f"logs{rank}", "./w.sh") for rank in (0, 1)]
+        self.assertEqual(self.end(*jobs), [1, 1], jobs[0].err + jobs[1].err)
+        for rank in (0, 1):
+            causes = [(report["attempt"], report["root_cause"]["global_rank"], report["root_cause"]["exit_code"])
+                      for report in self.reports(f"logs{rank}")]
+            self.assertEqual(sorted(causes), [(0, 1, 10), (1, 0, 11)])
+
     def test_a_node_that_is_stopped_ends_the_others(self):
         self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
         for stopped in (0, 1):
@@ -183,12 +196,17 @@ class Ends(NodesTest):
         self.assertIn("has not been heard of for 600 ms; no restarts left", first.err)
 
     def test_a_guardian_killed(self):
+        """Of whichever node: its agent tells the others, and they are not left without a verdict."""
         self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
-        first, second = self.node(0, "./w.sh"), self.node(1, "./w.sh")
-        self.wait_for_files("up.0", "up.1")
-        second.signal(signal.SIGKILL)
-        self.assertEqual(self.end(first, second), [1, -signal.SIGKILL])
-        self.assertRegex(first.err, r"node 1 \(.*\): its cpprun was killed")
+        for killed in (0, 1):
+            jobs = [self.node(rank, "./w.sh") for rank in (0, 1)]
+            self.wait_for_files("up.0", "up.1")
+            jobs[killed].signal(signal.SIGKILL)
+            self.end(*jobs)
+            self.assertEqual([jobs[killed].code, jobs[1 - killed].code], [-signal.SIGKILL, 1], jobs[1 - killed].err)
+            self.assertRegex(jobs[1 - killed].err, rf"node {killed} \(.*\): its cpprun was killed")
+            os.unlink(self.path("up.0"))
+            os.unlink(self.path("up.1"))
 
     def test_the_stores_host_killed(self):
         self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
@@ -234,6 +252,18 @@ class Joining(NodesTest):
         self.assertEqual(self.end(job), [3])
         self.assertRegex(job.err, r"timed out.*1 of 3 nodes have joined \(node 0 \(.*\)\); missing: node 1, node 2")
 
+    def test_the_first_line_and_the_waiting_name_where_nodes_meet(self):
+        """Also where the user named no endpoint and no run."""
+        conf = "--rdzv-conf=join_timeout=0.1"
+        job = self.run_to_end("--nnodes=2", "--rdzv-backend=c10d", conf + ",is_host=false", "--no-python", "true")
+        self.assertEqual(job.code, 3)
+        self.assertRegex(job.err, r"info: run without a name of its own \(--rdzv-id\): .* c10d at localhost:29400\n")
+        self.port = free_port()
+        job = self.node(0, conf, "--no-python", "true", static=False)
+        self.assertEqual(self.end(job), [3])
+        self.assertIn(f"run job: 1 worker a node, 2 nodes, 0 restarts, c10d at 127.0.0.1:{self.port}", job.err)
+        self.assertIn(f"timed out: the rendezvous at 127.0.0.1:{self.port} was not complete within 100 ms", job.err)
+
     def test_time_out_where_nobody_serves(self):
         job = self.node(1, "--rdzv-conf=timeout=1", "--no-python", "true")
         self.assertEqual(self.end(job), [3])
@@ -250,6 +280,24 @@ class Joining(NodesTest):
         self.assertIn("it expects 3 nodes and this run has 2 (compare --nnodes)", larger.err)
         second = self.node(1, "--no-python", "true")
         self.assertEqual(self.end(first, second), [0, 0])
+
+    def test_another_kind_of_rendezvous_is_refused(self):
+        for static in (True, False):
+            first = self.node(0, "--rdzv-conf=is_host=1" if not static else "--role=r", "--no-python", "true", static=static)
+            self.assertTrue(until(self.listening))
+            other = self.node(1, "--no-python", "true", static=not static)
+            self.assertEqual(self.end(other), [3])
+            self.assertIn("(compare --rdzv-backend)", other.err)
+            second = self.node(1, "--no-python", "true", static=static)
+            self.assertEqual(self.end(first, second), [0, 0], first.err + second.err)
+
+    def test_other_rules_are_noticed_on_both_sides(self):
+        first = self.node(0, "--max-restarts=2", "--no-python", "true")
+        second = self.node(1, "--max-restarts=1", "--no-python", "true")
+        self.assertEqual(self.end(first, second), [0, 0])
+        self.assertRegex(first.err, r"warning: rendezvous: .* at 127.0.0.1 was started with --max-restarts 1, not 2 as here")
+        self.assertRegex(second.err, "warning: rendezvous at .* this node was started with --max-restarts 1, not 2")
+        self.assertEqual((first.err + second.err).count("--max-restarts 1, not 2"), 2)
 
     def test_a_job_of_one_node_at_the_port_is_no_rendezvous(self):
         alone = self.start("--master-port", str(self.port), "--no-python", "sleep", "300")

@@ -2,7 +2,7 @@
 import os
 import unittest
 
-from harness import ScenarioTest
+from harness import ScenarioTest, free_port
 
 
 class Accepted(ScenarioTest):
@@ -57,9 +57,31 @@ class Accepted(ScenarioTest):
         for flag in ("-h", "--help"):
             job = self.run_to_end(flag)
             self.assertEqual(job.code, 0)
-            for word in ("--nproc-per-node", "--max-restarts", "PET_", "Exit codes"):
+            for word in ("--nproc-per-node", "-np", "--max-restarts", "PET_", "Exit codes", "localhost, port 29400"):
                 self.assertIn(word, job.out)
         self.assertRegex(self.run_to_end("--version").out, r"^cpprun \d+\.\d+\.\d+\n$")
+
+
+class Noticed(ScenarioTest):
+    """What can be run and is likely a slip gets one warning."""
+
+    def warnings(self, *arguments, env=None):
+        job = self.run_to_end(*arguments, "--no-python", "true", env=env)
+        self.assertEqual(job.code, 0, job.err)
+        return [line.split("warning: ", 1)[1] for line in job.err.splitlines() if " warning: " in line]
+
+    def test_settings_without_effect(self):
+        c10d = ("--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}")
+        for arguments, env, expected in (
+                (("--rdzv-conf=jion_timeout=3",), {},
+                 ["--rdzv-conf: the unknown key 'jion_timeout' has no effect; did you mean join_timeout?"]),
+                ((), {"PET_RDZV_CONF": "colour=red,close_timeout=3"},
+                 ["--rdzv-conf (PET_RDZV_CONF): the unknown key 'colour' has no effect"]),
+                ((*c10d, "--rdzv-conf=timeout=900,keep_alive_interval=1"), {},
+                 ["--rdzv-conf: the key 'timeout' has no effect with --rdzv-backend c10d; it is for static and etcd"]),
+                ((*c10d, "--rdzv-conf=join_timeout=900,is_host=1"), {}, [])):
+            with self.subTest(arguments):
+                self.assertEqual(self.warnings(*arguments, env=env), expected)
 
 
 class Refused(ScenarioTest):

@@ -1,16 +1,21 @@
 // The command line's pure parts: the file's reader, the registry's little grammar, quoting, a dry run of
 // several nodes. tests/scenario has the rest, with the real program.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "launcher/cli_options.hpp"
-#include "launcher/config_file.hpp"
 #include "launcher/dry_run.hpp"
 #include "launcher/text.hpp"
 
 namespace cpprun::launcher {
 namespace {
 
+using rendezvous::ConfigFileError;
+using rendezvous::FileValue;
+using rendezvous::parse_config;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -42,8 +47,34 @@ TEST(ConfigFile, KeysKindsAndLines) {
 TEST(ConfigFile, RefusesWhatIsNoObject) {
   for (const char* text :
        {"", "{", "[", "{\"a\" 1}", "{\"a\": 1,}", "{} {}", "1", "[]", "null", "\"a\"", "{\"a\": \"\x01\"}"}) {
-    EXPECT_THROW(parse_config(text, "f"), UsageError) << text;
+    EXPECT_THROW(parse_config(text, "f"), ConfigFileError) << text;
   }
+}
+
+TEST(ConfigFile, RefusesWhatNoArgumentCanHold) {
+  for (const auto& [text, sentence] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"a": "x\u0000y"})", "f, line 1: the value of 'a' holds a NUL character"},
+           {"{\n\"a\": [\"\\u0000\"]}", "f, line 2: the value of 'a' holds a NUL character"},
+           {R"({"a\u0000b": 1})", "f, line 1: a key holds a NUL character"}}) {
+    try {
+      parse_config(text, "f");
+      ADD_FAILURE() << text;
+    } catch (const ConfigFileError& error) {
+      EXPECT_EQ(error.what(), sentence);
+    }
+  }
+}
+
+// What nobody writes to is not waited for without a limit.
+TEST(ConfigFile, APipeMustComeInTime) {
+  const std::string path = ::testing::TempDir() + "cpprun-fifo-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THROW(rendezvous::read_config_file(path, std::chrono::milliseconds(1)), ConfigFileError);
+  const int writer = ::open(path.c_str(), O_RDWR);
+  ASSERT_EQ(::write(writer, "{}", 2), 2);
+  EXPECT_THROW(rendezvous::read_config_file(path, std::chrono::milliseconds(1)), ConfigFileError);
+  ::close(writer);
+  ::unlink(path.c_str());
 }
 
 TEST(OptionEntry, WordsAreWhatCanBeSpelledOut) {

@@ -30,9 +30,9 @@ TEST(Text, Substitute) {
 
 TEST(Text, Nearest) {
   const std::vector<std::string> names{"--nproc-per-node", "--max-restarts", "--tee"};
-  EXPECT_EQ(nearest("--max-restart", names), "--max-restarts");
-  EXPECT_EQ(nearest("--nproc-per-nodes", names), "--nproc-per-node");
-  EXPECT_EQ(nearest("--frobnicate-all", names), std::nullopt);
+  EXPECT_EQ(did_you_mean("--max-restart", names), "; did you mean --max-restarts?");
+  EXPECT_EQ(did_you_mean("--nproc-per-nodes", names), "; did you mean --nproc-per-node?");
+  EXPECT_EQ(did_you_mean("--frobnicate-all", names), "");
 }
 
 TEST(Text, WholeNumber) {

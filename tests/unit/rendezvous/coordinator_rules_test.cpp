@@ -29,6 +29,24 @@ TEST(CoordinatorRules, ComeBackAsTheyWere) {
   EXPECT_EQ(back->endpoints, 3);
 }
 
+TEST(CoordinatorRules, DifferencesAreNamedAsTheUserSaysThem) {
+  const CoordinatorRules run{{1, 2, false}};
+  CoordinatorRules node = run;
+  EXPECT_EQ(differences(node, run), "");
+  node.stop_margin = milliseconds(1);  // follows from the others
+  node.own_endpoint = 1;
+  EXPECT_EQ(differences(node, run), "");
+  node.max_restarts = 3;
+  EXPECT_EQ(differences(node, run), "--max-restarts 3, not 0");
+  node.endpoints = 2;
+  node.last_call = milliseconds(500);
+  node.death_limit = milliseconds(15'000);
+  EXPECT_EQ(
+      differences(node, run),
+      "--max-restarts 3, not 0; endpoints in --rdzv-endpoint: 2, not 1; last_call_timeout 0.500, not 30; "
+      "keep_alive_interval x keep_alive_max_attempt 15, not 3");
+}
+
 TEST(CoordinatorRules, WhatIsNoRecordIsNone) {
   for (const char* text : {"", "{}", "[]", "7", "null", "{\"min_nodes\":1}", "\xff"}) {
     EXPECT_FALSE(rules_from_json(text)) << text;

@@ -155,6 +155,40 @@ TEST(FirstRound, AnotherNumberOfNodesIsRefused) {
   EXPECT_THAT(job.order("b").text, HasSubstr("2:4"));
 }
 
+TEST(FirstRound, OtherRulesAreSaidOnceToTheLeaderAndToEachNode) {
+  Job job(rules(4, 4));
+  const auto arrive = [&](const std::string& id, int max_restarts) {
+    job.unheard(id).node.rules = to_json(rules(4, 4, max_restarts));
+    job.tell(id);
+  };
+  arrive("a", 3);
+  EXPECT_THAT(job.coordinator().take_notices(), testing::IsEmpty());
+  EXPECT_EQ(job.order("a").notice, "");
+  arrive("b", 5);
+  EXPECT_THAT(job.coordinator().take_notices(),
+              testing::ElementsAre("b (pid 7) at 10.0.0.1 was started with --max-restarts 5, not 3 as here; "
+                                   "what was said here holds"));
+  arrive("c", 5);
+  job.tell("b");
+  EXPECT_THAT(job.coordinator().take_notices(), testing::IsEmpty());
+  for (const char* id : {"b", "c"}) EXPECT_THAT(job.order(id).notice, HasSubstr("--max-restarts 5, not 3"));
+  EXPECT_EQ(job.told("b"), Kind::Wait);  // it takes part
+}
+
+TEST(FirstRound, AStaticNodeAndOneWithoutARankAreNotMixed) {
+  for (const bool given : {false, true}) {
+    CoordinatorRules run = rules(2, 2);
+    run.round.ranks_given = given;
+    CoordinatorRules other = run;
+    other.round.ranks_given = !given;
+    Job job(run);
+    job.unheard("b", 1).node.rules = to_json(other);
+    job.tell("b");
+    EXPECT_EQ(job.told("b"), Kind::Refused);
+    EXPECT_THAT(job.order("b").text, HasSubstr("compare --rdzv-backend"));
+  }
+}
+
 TEST(StaticRanks, AClaimIsRefusedOnceItsHolderHasShownThatItLives) {
   CoordinatorRules given = rules(2, 2);
   given.round.ranks_given = true;
@@ -251,7 +285,11 @@ TEST(Failures, AreChargedOnceWhoeverFailsToo) {
   EXPECT_TRUE(job.order("a").end.charged);
   EXPECT_THAT(job.order("a").end.sentence, HasSubstr("b failed"));
   job.stop_workers();
-  EXPECT_EQ(job.order("a").ticket.restarts, 1);
+  for (const char* id : {"a", "b"}) {
+    ASSERT_EQ(job.told(id), Kind::Offer);
+    EXPECT_EQ(job.order(id).ticket.restarts, 1);
+    EXPECT_EQ(job.order(id).end.cause, "cause of b");  // the verdict goes with the next place
+  }
 }
 
 TEST(Failures, ThatFollowFromALossAreNotCharged) {

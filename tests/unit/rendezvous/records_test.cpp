@@ -9,7 +9,7 @@ namespace {
 Report full_report() {
   Report report;
   report.id = "h_1_2";
-  report.node = {"h", 1, 2, 4, 3, "10.0.0.1", "trainer", 8};
+  report.node = {"h", 1, 2, 4, 3, "10.0.0.1", "trainer", 8, "{}"};
   report.state = AgentState::Leaving;
   report.run = {5, 1, 2, 3, 1, 4, 2};
   report.offered = {(std::int64_t{1} << 40) + 1, 2, 0, 3, 1, 5, 3};
@@ -37,6 +37,7 @@ TEST(Records, OrdersComeBackAsTheyWere) {
     Order order;
     order.kind = kind;
     order.text = "why";
+    order.notice = "by the way";
     order.ticket = {9, 1, 2, 3, 0, 0, 0};
     order.workers = {4, 8, 0, 4};
     if (kind == Order::Kind::Run) order.store = {"10.0.0.1", 29400};

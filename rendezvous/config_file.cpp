@@ -1,21 +1,33 @@
-#include "launcher/config_file.hpp"
+#include "rendezvous/config_file.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "launcher/launch_config.hpp"
+#include "rendezvous/duration_text.hpp"
 
-namespace cpprun::launcher {
+namespace cpprun::rendezvous {
 namespace {
 
 using nlohmann::json;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 constexpr std::size_t kLargest = 1024 * 1024;  // bytes; more is not a file of options
 constexpr std::size_t kLongestQuote = 40;
+
+struct Descriptor {
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+  int fd;
+};
 
 // Counts the lines that the parser has read: its events come with no place.
 struct CountingIterator {
@@ -57,8 +69,8 @@ class Members : public json::json_sax_t {
     return scalar(FileValue::Kind::Text, text);
   }
   bool string(string_t& text) override {
-    // No argument and no variable can hold a NUL.
-    return text.find('\0') == std::string::npos ? scalar(FileValue::Kind::Text, text) : other();
+    if (depth_ > 0) refuse_nul(text, "the value of '" + values.back().key + "'");
+    return scalar(FileValue::Kind::Text, text);
   }
   bool binary(binary_t&) override { return other(); }
   bool start_object(std::size_t) override {
@@ -85,12 +97,13 @@ class Members : public json::json_sax_t {
     return true;
   }
   bool key(string_t& key) override {
+    refuse_nul(key, "a key");
     if (depth_ == 1) values.push_back({key, line_, FileValue::Kind::Other, {}});
     return true;
   }
   bool parse_error(std::size_t, const std::string& token, const json::exception&) override {
-    throw UsageError(name_ + ", line " + std::to_string(line_) + ": this is not valid JSON" +
-                     (token.empty() ? "" : " near '" + token.substr(0, kLongestQuote) + "'"));
+    throw ConfigFileError(name_ + ", line " + std::to_string(line_) + ": this is not valid JSON" +
+                          (token.empty() ? "" : " near '" + token.substr(0, kLongestQuote) + "'"));
   }
 
  private:
@@ -110,8 +123,13 @@ class Members : public json::json_sax_t {
     values.back().kind = FileValue::Kind::Other;
     return true;
   }
+  // No argument and no variable can hold one.
+  void refuse_nul(const std::string& text, const std::string& what) const {
+    if (text.find('\0') == std::string::npos) return;
+    throw ConfigFileError(name_ + ", line " + std::to_string(line_) + ": " + what + " holds a NUL character");
+  }
   [[noreturn]] void refuse_whole() const {
-    throw UsageError(name_ + ": the file is not one JSON object, such as {\"nproc-per-node\": 2}");
+    throw ConfigFileError(name_ + ": the file is not one JSON object, such as {\"nproc-per-node\": 2}");
   }
 
   const std::string& name_;
@@ -129,19 +147,29 @@ std::vector<FileValue> parse_config(const std::string& text, const std::string& 
   return std::move(members.values);
 }
 
-std::vector<FileValue> read_config_file(const std::string& path) {
+std::string read_config_file(const std::string& path, milliseconds patience) {
   const auto refuse = [&](const std::string& why) {
-    throw UsageError("--config: the file '" + path + "' cannot be read: " + why);
+    throw ConfigFileError("the file '" + path + "' cannot be read: " + why);
   };
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(std::strerror(errno));
+  // Opening a FIFO waits for nobody, so that its writer can be waited for with a limit.
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+  if (file.fd < 0) refuse(std::strerror(errno));
+  const steady_clock::time_point limit = steady_clock::now() + patience;
   std::string text(kLargest + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) refuse(std::strerror(errno));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const milliseconds left = std::chrono::ceil<milliseconds>(limit - steady_clock::now());
+    pollfd ready{file.fd, POLLIN, 0};
+    const int count = ::poll(&ready, 1, static_cast<int>(std::max(left, milliseconds::zero()).count()));
+    if (count == 0) refuse("nothing came from it for " + seconds_text(patience));
+    const ssize_t n = ::read(file.fd, text.data() + size, text.size() - size);
+    if (n == 0) break;
+    if (n > 0) size += static_cast<std::size_t>(n);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) refuse(std::strerror(errno));
+  }
+  text.resize(size);
   if (text.size() > kLargest) refuse("it is larger than 1 MiB");
-  return parse_config(text, path);
+  return text;
 }
 
-}  // namespace cpprun::launcher
+}  // namespace cpprun::rendezvous
