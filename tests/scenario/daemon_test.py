@@ -2,20 +2,17 @@
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import struct
 import subprocess
 import tempfile
 import unittest
-import urllib.error
 import urllib.request
 
-from harness import BIN, LIMIT, ScenarioTest, free_port, until
+from daemon import CPPRUND, HELLO, DaemonTest, set_request, text
+from harness import LIMIT, free_port, until
 
-CPPRUND = os.path.join(BIN, "cpprund")
-HELLO = b"\0" + struct.pack("<I", 0x3C85F7CE) + b"\x0d" + struct.pack("<I", 7)
 # A worker says that it has begun, and waits for its end.
 WORKER = """echo "$WORLD_SIZE $RANK $TORCHELASTIC_RESTART_COUNT" >> $CASE/starts.$NODE
 trap 'exit 0' TERM
@@ -24,73 +21,10 @@ until [ -e $CASE/go ]; do sleep 0.02; done
 """
 
 
-def text(value):
-    data = value.encode() if isinstance(value, str) else value
-    return struct.pack("<Q", len(data)) + data
-
-
-def set_request(key, value):
-    return b"\x01" + text(key) + text(value)
-
-
-class Daemon:
-    def __init__(self, folder, *arguments, bind="127.0.0.1:0", **popen):
-        read_end, write_end = os.pipe()
-        self.log = os.path.join(folder, "cpprund.log")
-        with open(self.log, "a") as log:
-            self.process = subprocess.Popen(
-                [CPPRUND, "--bind", bind, "--http-bind", "127.0.0.1:0", f"--ready-fd={write_end}",
-                 *arguments], pass_fds=[write_end], stderr=log, **popen)
-        os.close(write_end)
-        with os.fdopen(read_end) as ready:
-            self.port, self.http = (int(line) for line in ready.read().split())
-
-    def end(self, limit=LIMIT):
-        return self.process.wait(limit)
-
-    def words(self):
-        with open(self.log) as log:
-            return log.read()
-
-    def get(self, path):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=LIMIT) as reply:
-                return reply.status, reply.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-
-    def metric(self, series):
-        for line in self.get("/metrics")[1].splitlines():
-            if line.rsplit(" ", 1)[0] == series:
-                return float(line.rsplit(" ", 1)[1])
-        return None
-
-    def resident(self):
-        with open(f"/proc/{self.process.pid}/smaps_rollup") as f:
-            return int(re.search(r"^Rss:\s+(\d+) kB", f.read(), re.M)[1])
-
-    def client(self):
-        client = socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT)
-        client.sendall(HELLO)
-        assert client.recv(4) == struct.pack("<I", 7)
-        return client
-
-
-class DaemonTest(ScenarioTest):
+class WorkerTest(DaemonTest):
     def setUp(self):
         super().setUp()
         self.script("w.sh", WORKER)
-
-    def daemon(self, *arguments, **popen):
-        daemon = Daemon(self.folder, *arguments, **popen)
-        self.addCleanup(daemon.process.wait)
-        self.addCleanup(daemon.process.kill)
-        return daemon
-
-    def node(self, daemon, name, *arguments, run="job", nodes="2", command=("./w.sh",)):
-        return self.start(f"--nnodes={nodes}", "--nproc-per-node=1", "--rdzv-backend=c10d",
-                          f"--rdzv-endpoint=127.0.0.1:{daemon.port}", f"--rdzv-id={run}", "--no-python", *arguments,
-                          *command, env={"NODE": name})
 
     def starts(self, name):
         with contextlib.suppress(FileNotFoundError):
@@ -111,7 +45,7 @@ class DaemonTest(ScenarioTest):
         self.write("go", "")
 
 
-class Jobs(DaemonTest):
+class Jobs(WorkerTest):
     def test_two_nodes_meet_and_their_run_is_forgotten(self):
         daemon = self.daemon()
         jobs = [self.node(daemon, name) for name in "ab"]
@@ -193,27 +127,8 @@ class Jobs(DaemonTest):
         self.assertTrue(until(lambda: daemon.metric("cpprund_runs") == 0))
         self.assertIn("nobody has asked for it for a while", daemon.words())
 
-    def test_many_jobs_at_once_with_churn_leave_no_memory(self):
-        daemon = self.daemon()
 
-        def wave(number):
-            jobs = [self.node(daemon, f"{number}.{i}.{node}", run=f"run{number}.{i}",
-                              command=("sh", "-c", "echo $WORLD_SIZE"))
-                    for i in range(8) for node in "ab"]
-            self.assertEqual([job.end() for job in jobs], [0] * len(jobs), [job.err for job in jobs])
-            self.assertEqual({job.out for job in jobs}, {"2\n"})
-            self.assertTrue(until(lambda: daemon.metric("cpprund_runs") == 0))
-
-        wave(0)
-        before = daemon.resident()
-        for number in (1, 2):
-            wave(number)
-        self.assertLessEqual(daemon.resident(), before * 1.10)
-        self.assertEqual(daemon.metric("cpprund_runs_opened_total"), 24)
-        self.assertEqual(daemon.metric("cpprund_store_keys"), 0)
-
-
-class Ends(DaemonTest):
+class Ends(WorkerTest):
     def test_sigterm_waits_for_the_runs_and_opens_no_more(self):
         daemon = self.daemon()
         jobs = [self.node(daemon, name) for name in "ab"]
@@ -249,7 +164,7 @@ class Ends(DaemonTest):
         self.assertNotEqual(job.end(), 0)
 
 
-class Clients(DaemonTest):
+class Clients(WorkerTest):
     def test_the_store_is_one_for_all_and_apart_from_the_runs(self):
         daemon = self.daemon()
         job = self.node(daemon, "a")
