@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets and runs them side by side, from the committed inputs on; fails if one has a finding, and keeps
+# Builds the fuzz targets and runs as many as there are cores at a time, from the committed inputs on; fails if one has a finding, and keeps
 # the input that led to it in build/fuzz. See tests/fuzz/README.md.
 #
 #   scripts/fuzz.sh [SECONDS]    how long each runs (default: 60)
@@ -19,7 +19,7 @@ case ${1-} in
   *) seconds=$1 ;;
 esac
 
-targets=(decoder session)
+targets=(decoder session link tls)
 "$root/scripts/setup.sh" --no-torch --fuzz
 build build/fuzz fuzz --
 
@@ -42,6 +42,7 @@ for target in "${targets[@]}"; do
     rm -r "$merged"
     continue
   fi
+  while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n || true; done # each has a core of its own
   say "Fuzzing the $target for $seconds s (log: $log)"
   build/fuzz/bin/fuzz_"$target" "${options[@]}" -max_total_time="$seconds" -artifact_prefix="build/fuzz/$target-" \
     "$found" "$corpus" "tests/fuzz/seeds/$target" >"$log" 2>&1 &
