@@ -178,6 +178,17 @@ BOTH_KINDS = [basics, compare_set, waits, barriers, counting_text, absent_values
 LIBUV_ONLY = [queues, wait_met_by_compare_set, long_key, long_value, many_keys]
 
 
+class Proxied:
+    """Our server behind a proxy of its own."""
+
+    def __init__(self, program):
+        self.server = OurServer(program, "--proxies", "1")
+        (self.port,) = self.server.proxies
+
+    def close(self):
+        self.server.close()
+
+
 class PythonClients(unittest.TestCase):
     maxDiff = None
 
@@ -193,10 +204,10 @@ class PythonClients(unittest.TestCase):
         finally:
             server.close()
 
-    def compare(self, scenario, use_libuv):
+    def compare(self, scenario, use_libuv, our_kind=OurServer):
         for prefixed in (False, True):
             with self.subTest(scenario=scenario.__name__, use_libuv=use_libuv, prefixed=prefixed):
-                ours = self.results(OurServer(SERVER), scenario, prefixed)
+                ours = self.results(our_kind(SERVER), scenario, prefixed)
                 theirs = self.results(TorchServer(use_libuv), scenario, prefixed)
                 self.assertEqual(ours, theirs)
                 self.assertGreater(len(ours), 0)
@@ -204,6 +215,10 @@ class PythonClients(unittest.TestCase):
     def test_as_the_libuv_server(self):
         for scenario in BOTH_KINDS + LIBUV_ONLY:
             self.compare(scenario, True)
+
+    def test_a_proxy_as_the_libuv_server(self):
+        for scenario in BOTH_KINDS + LIBUV_ONLY:
+            self.compare(scenario, True, Proxied)
 
     def test_as_the_legacy_server(self):
         for scenario in BOTH_KINDS:

@@ -4,9 +4,13 @@ CPPRUN_RESTARTS says how many jobs with a failing first attempt are run (5; the 
 import json
 import os
 import subprocess
+import sys
 import unittest
 
 from trainer_jobs import CPPRUN, LIMIT_S, SOURCE, VENV, TrainerTest, environment
+
+sys.path.insert(0, str(SOURCE / "tests/scenario"))
+from harness import free_port  # noqa: E402  (its folder is only known here)
 
 RESTARTS = int(os.environ.get("CPPRUN_RESTARTS", "5"))
 
@@ -41,6 +45,21 @@ class PythonScripts(TrainerTest):
             "sum 3", "gathered [{'rank': 0, 'name': ''}, {'rank': 1, 'name': 'x'}]", "got [{'seed': 7}, 'text', None]",
             f"has part {rank}")}
         self.assertEqual(set(done.stdout.splitlines()), lines | {"rank 0: missed rank 1"})
+
+    def test_two_nodes_with_a_secret(self):
+        """Each node's workers speak to their own agent, and Gloo still finds the other node."""
+        secret = self.scratch / "secret"
+        secret.write_bytes(os.urandom(32))
+        secret.chmod(0o600)
+        command = [CPPRUN, "--nnodes=2", "--nproc_per_node=1", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}",
+                   "--rdzv-id=secret", f"--secret-file={secret}", SOURCE / "tests/torch/data/groups.py"]
+        nodes = [subprocess.Popen(command, cwd=self.scratch, env=environment(VIRTUAL_ENV=str(VENV)), stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        ends = [node.communicate(timeout=LIMIT_S) for node in nodes]
+        self.assertEqual([node.returncode for node in nodes], [0, 0], ends)
+        lines = [line for out, _ in ends for line in out.splitlines()]
+        self.assertIn("rank 0: sum 3", lines)
+        self.assertIn("rank 1: has part 1", lines)
 
     def test_failed_first_attempts_restart_and_end_well(self):
         for number in range(RESTARTS):
