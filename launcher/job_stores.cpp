@@ -76,7 +76,8 @@ void warn_of_open_stores(const LaunchConfig& config) {
   }
   if (config.max_nodes == 1 || config.secret) return;
   spdlog::warn(
-      "the stores of this run answer whoever reaches them, as torchrun's do; where the network is not yours alone, "
+      "the stores of this run answer whoever reaches them, as torchrun's do; where the network is not yours "
+      "alone, "
       "give --secret-file on every node");
 }
 
@@ -291,7 +292,8 @@ rendezvous::StoreEndpoint JobStores::open_worker_store(const std::string& own_ad
   if (workers_) {
     workers_->start_empty_table();
   } else {
-    workers_ = std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, 0), worker_config());
+    workers_ =
+        std::make_unique<store::StoreServer>(store::bind_acceptor(io_, std::nullopt, 0), worker_config());
     tasks_->start(vital(workers_->run()));
   }
   own_store_ = {own_address, workers_->port()};
@@ -309,9 +311,9 @@ store::StoreServerConfig JobStores::worker_config() const {
 rendezvous::StoreEndpoint JobStores::reach(const rendezvous::StoreEndpoint& workers) {
   if (!config_.store_proxy || !config_.meets_peers()) return workers;
   if (!proxy_) {
-    proxy_ = std::make_unique<store::StoreProxy>(
-        store::bind_acceptor(io_, asio::ip::address_v4::loopback(), 0),
-        store::ProxyConfig{config_.run_id, config_.secret});
+    proxy_ =
+        std::make_unique<store::StoreProxy>(store::bind_acceptor(io_, asio::ip::address_v4::loopback(), 0),
+                                            store::ProxyConfig{config_.run_id, config_.secret});
     tasks_->start(vital(proxy_->run()));
   }
   // The agent that serves the store needs no way out and back.

@@ -35,8 +35,8 @@ class JobStores {
   // After open(): the rendezvous that fits the configuration.
   std::unique_ptr<rendezvous::RendezvousHandler> make_handler();
 
-  // The workers' store as the workers of this node reach it: at its node, or through the proxy here. No worker of
-  // another round is left when it is called.
+  // The workers' store as the workers of this node reach it: at its node, or through the proxy here. No
+  // worker of another round is left when it is called.
   rendezvous::StoreEndpoint reach(const rendezvous::StoreEndpoint& workers);
 
   // Where this process serves the agents: the address of this machine by which other machines' agents came.
@@ -61,7 +61,7 @@ class JobStores {
   std::unique_ptr<store::StoreServer> workers_;
   std::unique_ptr<store::StoreProxy> proxy_;
   rendezvous::StoreEndpoint own_store_;  // of the workers, as the last round's nodes know it; unset: not here
-  int own_endpoint_ = -1;  // where agents_ serves, in the list
+  int own_endpoint_ = -1;                // where agents_ serves, in the list
   std::unique_ptr<rendezvous::Council> council_;
   std::unique_ptr<EtcdParts> etcd_;
 };

@@ -235,9 +235,8 @@ Attempt Agent::plan(const rendezvous::RendezvousInfo& info) const {
   attempt.number = info.round;
   attempt.node_address = info.address;
   const std::string rank0_addr = config_.master_addr.value_or(info.store.address);
-  const rendezvous::StoreEndpoint store = config_.reach
-                                              ? config_.reach(info.store)
-                                              : rendezvous::StoreEndpoint{rank0_addr, info.store.port};
+  const rendezvous::StoreEndpoint store =
+      config_.reach ? config_.reach(info.store) : rendezvous::StoreEndpoint{rank0_addr, info.store.port};
   for (const WorkerRanks& ranks : assign_ranks(info.workers, spec_.local_world_size)) {
     worker::WorkerEnv env;
     env.rank = ranks.global;

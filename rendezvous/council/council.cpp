@@ -330,7 +330,8 @@ awaitable<bool> Council::nobody_leads_at(int endpoint) {
   const store::StoreEndpoint& where = config_.endpoints[static_cast<std::size_t>(endpoint)];
   const store::HostAddresses host = co_await lookups_.look_up(where.host, where.port, limit);
   bool refused = !host.endpoints.empty();
-  const store::ConnectionPurpose purpose{store::Opening{config_.run_id, to_json(config_.rules)}, config_.secret};
+  const store::ConnectionPurpose purpose{store::Opening{config_.run_id, to_json(config_.rules)},
+                                         config_.secret};
   for (const tcp::endpoint& address : host.endpoints) {
     try {
       const std::unique_ptr<store::StoreConnection> connection =

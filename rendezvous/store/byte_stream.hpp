@@ -29,9 +29,9 @@ class ByteStream {
   };
   ByteStream(int fd, std::unique_ptr<ssl_st, FreeTls> tls) : fd_(fd), tls_(std::move(tls)) {}
 
-  // As recv(2) and send(2) do: the number of bytes, 0 at the peer's end, or -1 and errno: EAGAIN where the socket has
-  // to become ready first (see waits_to_write), EPROTO where TLS failed (see failure). Neither raises SIGPIPE. After
-  // an EAGAIN of send the next call must begin with the same bytes.
+  // As recv(2) and send(2) do: the number of bytes, 0 at the peer's end, or -1 and errno: EAGAIN where the
+  // socket has to become ready first (see waits_to_write), EPROTO where TLS failed (see failure). Neither
+  // raises SIGPIPE. After an EAGAIN of send the next call must begin with the same bytes.
   ssize_t receive(std::span<char> into);
   ssize_t send(std::string_view bytes);
 

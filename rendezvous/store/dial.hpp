@@ -10,8 +10,8 @@
 
 namespace cpprun::store {
 
-// One attempt at each of the host's addresses, in order; a refusal ends it. `name` is the store's in error messages.
-// Throws StoreError as StoreConnection::open does, of the last address.
+// One attempt at each of the host's addresses, in order; a refusal ends it. `name` is the store's in error
+// messages. Throws StoreError as StoreConnection::open does, of the last address.
 awaitable<std::unique_ptr<StoreConnection>> dial(HostLookups& lookups, StoreEndpoint where, std::string name,
                                                  ConnectionPurpose purpose, Deadline deadline);
 

@@ -74,7 +74,8 @@ void LinkEnd::forget(const Client& client, SessionWork& work) {
   work.channels.release(client.id);
 }
 
-// Before the next request's reply: nobody on this node hears of what came after a wake-up and not of the wake-up.
+// Before the next request's reply: nobody on this node hears of what came after a wake-up and not of the
+// wake-up.
 void LinkEnd::tell_woken(SessionWork& work) const {
   std::erase_if(work.woken, [&](ConnectionId id) {
     if (!ChannelIds::holds(id) || work.channels.owner(id).link != link_) return false;

@@ -16,11 +16,11 @@ class LinkEnd {
   explicit LinkEnd(ConnectionId link) : link_(link) {}
 
   struct Served {
-    std::size_t consumed = 0;     // 0: no frame is whole
+    std::size_t consumed = 0;   // 0: no frame is whole
     Fault fault = Fault::None;  // of the link
   };
-  // Serves the first frame of `input`; replies, and the wake-ups of this link's clients, are appended to the work's
-  // reply as frames.
+  // Serves the first frame of `input`; replies, and the wake-ups of this link's clients, are appended to the
+  // work's reply as frames.
   Served serve_next(std::string_view input, SessionWork& work);
 
   // All clients are gone.

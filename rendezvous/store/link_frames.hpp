@@ -1,7 +1,8 @@
 // What a link carries in either direction: frames, each for one of the node's clients. Pure.
 //
 //   u32 channel, u32 length, bytes      to the store: one request; from it: replies, the wake-ups included
-//   u32 channel, u32 0xFFFFFFFF         to the store: that client sends nothing more; from it: nothing more comes for it,
+//   u32 channel, u32 0xFFFFFFFF         to the store: that client sends nothing more; from it: nothing more
+//   comes for it,
 //                                       whether as the answer to the former or for a fault of the client's
 #pragma once
 

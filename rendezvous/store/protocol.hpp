@@ -94,8 +94,8 @@ enum class Fault {
   NoSecret,        // no TLS, where a secret is used
   OtherSecret,
   BrokenTls,
-  BadLink,        // what a link carries is no frames
-  ClosedBehind,   // the store behind the proxy has closed this client's connection, or was lost
+  BadLink,          // what a link carries is no frames
+  ClosedBehind,     // the store behind the proxy has closed this client's connection, or was lost
   RefusedTooOften,  // its host has failed to prove the secret; not even heard
 };
 const char* describe(Fault fault);  // a phrase after "closed <peer>: "

@@ -117,16 +117,16 @@ Context make_context(const SSL_METHOD* method, Key& key) {
   if (!context) fail("a TLS context");
   SSL_CTX* raw = context.get();
   if (SSL_CTX_set_min_proto_version(raw, TLS1_3_VERSION) != 1 ||
-      SSL_CTX_set_max_proto_version(raw, TLS1_3_VERSION) != 1 || SSL_CTX_set_ciphersuites(raw, kCipher) != 1 ||
-      SSL_CTX_set_num_tickets(raw, 0) != 1 || SSL_CTX_set_max_early_data(raw, 0) != 1 ||
-      SSL_CTX_set_ex_data(raw, key_index(), &key) != 1) {
+      SSL_CTX_set_max_proto_version(raw, TLS1_3_VERSION) != 1 ||
+      SSL_CTX_set_ciphersuites(raw, kCipher) != 1 || SSL_CTX_set_num_tickets(raw, 0) != 1 ||
+      SSL_CTX_set_max_early_data(raw, 0) != 1 || SSL_CTX_set_ex_data(raw, key_index(), &key) != 1) {
     fail("TLS 1.3 with a shared key");
   }
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   // An end without TLS's own goodbye is an end: what is carried says itself where it is complete.
   SSL_CTX_set_options(raw, SSL_OP_NO_TICKET | SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_COMPRESSION);
-  SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                            SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_mode(
+      raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
   return context;
 }
 
@@ -163,8 +163,8 @@ Secret::Secret(std::string_view bytes) : contexts_(std::make_unique<Contexts>())
   std::size_t length = 0;
   const unsigned char* mac =
       EVP_Q_mac(nullptr, "HMAC", nullptr, "SHA256", nullptr, bytes.data(), bytes.size(),
-                reinterpret_cast<const unsigned char*>(kPurpose.data()), kPurpose.size(), contexts_->key.data(),
-                contexts_->key.size(), &length);
+                reinterpret_cast<const unsigned char*>(kPurpose.data()), kPurpose.size(),
+                contexts_->key.data(), contexts_->key.size(), &length);
   if (!mac || length != kKeyBytes) fail("HMAC with SHA-256");
   contexts_->server = make_context(TLS_server_method(), contexts_->key);
   contexts_->client = make_context(TLS_client_method(), contexts_->key);
@@ -194,10 +194,11 @@ Secret Secret::from_file(const std::string& path) {
     throw SecretError(unusable(path, "has more than " + std::to_string(kMaxSecretBytes) + " bytes"));
   }
   if (size < kMinSecretBytes) {
-    throw SecretError(unusable(path, "has " + std::to_string(size) + " bytes, and a secret needs at least " +
-                                         std::to_string(kMinSecretBytes) +
-                                         ": make one with 'head -c 32 /dev/urandom > FILE', and give every node "
-                                         "a copy"));
+    throw SecretError(
+        unusable(path, "has " + std::to_string(size) + " bytes, and a secret needs at least " +
+                           std::to_string(kMinSecretBytes) +
+                           ": make one with 'head -c 32 /dev/urandom > FILE', and give every node "
+                           "a copy"));
   }
   Secret secret{std::string_view(bytes.data(), size)};
   OPENSSL_cleanse(bytes.data(), bytes.size());

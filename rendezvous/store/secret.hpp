@@ -1,5 +1,5 @@
-// What the nodes of a job share so that nobody else can speak to its stores: a key for TLS 1.3 (RFC 8446, external PSK
-// with an ephemeral exchange), which authenticates both sides. There are no certificates.
+// What the nodes of a job share so that nobody else can speak to its stores: a key for TLS 1.3 (RFC 8446,
+// external PSK with an ephemeral exchange), which authenticates both sides. There are no certificates.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,8 @@ struct SecretError : std::runtime_error {
 
 class Secret {
  public:
-  // The file's bytes, all of them. Throws SecretError: unreadable, no regular file, or of another length than allowed.
+  // The file's bytes, all of them. Throws SecretError: unreadable, no regular file, or of another length than
+  // allowed.
   static Secret from_file(const std::string& path);
   // `bytes`: kMinSecretBytes to kMaxSecretBytes, which nobody could guess.
   explicit Secret(std::string_view bytes);
@@ -29,8 +30,8 @@ class Secret {
   Secret(Secret&&) noexcept;
   Secret& operator=(Secret&&) noexcept;
 
-  // TLS on a connected, non-blocking socket, which stays the caller's. The handshake is done by the first calls that
-  // receive or send.
+  // TLS on a connected, non-blocking socket, which stays the caller's. The handshake is done by the first
+  // calls that receive or send.
   ByteStream accept(int fd) const;
   ByteStream connect(int fd) const;
 

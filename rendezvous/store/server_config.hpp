@@ -30,8 +30,8 @@ struct ServerLimits {
 struct StoreServerConfig {
   AgentDesk* desk = nullptr;    // answers OPEN; null: nobody does. Outlives the server
   bool torchrun_agents = true;  // may meet here, as clients; else theirs are closed with a warning
-  std::optional<std::string> linked_run{};   // whose nodes' proxies may come; none: no proxy may
-  std::shared_ptr<const Secret> secret{};    // of every client; null: none has one
+  std::optional<std::string> linked_run{};  // whose nodes' proxies may come; none: no proxy may
+  std::shared_ptr<const Secret> secret{};   // of every client; null: none has one
   ServerLimits limits{};
 };
 

@@ -20,7 +20,7 @@ struct SessionWork {
   Request request{};
   ChannelIds channels{};
   // For the server to see to:
-  Wakeups woken{};                          // other clients
+  Wakeups woken{};                        // other clients
   Fault fault_behind_link = Fault::None;  // for which one client of a link was closed
 };
 

@@ -26,7 +26,8 @@ using asio::ip::tcp;
 using async::error_code;
 using async::use_error;
 
-constexpr std::size_t kReadBytes = 16 * 1024;  // at least TLS's longest record, of which nothing is left behind then
+constexpr std::size_t kReadBytes =
+    16 * 1024;  // at least TLS's longest record, of which nothing is left behind then
 // The first byte of a TLS server's answer to what is not TLS.
 constexpr std::uint8_t kTlsAlert = 0x15;
 
@@ -129,10 +130,11 @@ awaitable<void> StoreConnection::open_run(Opening opening, Deadline deadline) {
   request.op = Op::Open;
   request.key = opening.run;
   request.value = opening.rules;
-  const std::uint8_t answer = co_await ask(request,
-                                           "no cpprun agent of several nodes (a torchrun agent, or another job's "
-                                           "workers?)",
-                                           deadline);
+  const std::uint8_t answer =
+      co_await ask(request,
+                   "no cpprun agent of several nodes (a torchrun agent, or another job's "
+                   "workers?)",
+                   deadline);
   if (answer == kOpened) co_return;
   const bool passing = answer == kNoRoom || answer == kClosing;
   throw StoreError(passing ? StoreFailure::Unreachable : StoreFailure::Refused,
@@ -148,7 +150,8 @@ awaitable<void> StoreConnection::open_link(Linking link, Deadline deadline) {
 }
 
 // The answer to OPEN or LINK. `else_there`: what answers where the request is not known.
-awaitable<std::uint8_t> StoreConnection::ask(const Request& request, const char* else_there, Deadline deadline) {
+awaitable<std::uint8_t> StoreConnection::ask(const Request& request, const char* else_there,
+                                             Deadline deadline) {
   std::string bytes;
   put_request(bytes, request);
   try {
@@ -185,7 +188,8 @@ StoreError StoreConnection::broken() {
     case TlsFailure::None:
       return lost(name_, text_of(error));
     case TlsFailure::NotTls:
-      return refused(name_, "it uses no secret, and this node has one: give --secret-file on every node, or on none");
+      return refused(
+          name_, "it uses no secret, and this node has one: give --secret-file on every node, or on none");
     case TlsFailure::OtherSecret:
       return refused(name_, "it has another secret: --secret-file must be the same on every node");
     case TlsFailure::Broken:

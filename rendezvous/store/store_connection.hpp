@@ -24,16 +24,16 @@ struct Linking {
 
 // What a connection is for.
 struct ConnectionPurpose {
-  // Nothing more: requests of one client. Else OPEN or LINK follows, after which the connection carries what agents
-  // say to each other, or frames (link_frames.hpp).
+  // Nothing more: requests of one client. Else OPEN or LINK follows, after which the connection carries what
+  // agents say to each other, or frames (link_frames.hpp).
   std::variant<std::monostate, Opening, Linking> use{};
   std::shared_ptr<const Secret> secret{};  // of the job; null: none
 };
 
 class StoreConnection {
  public:
-  // One attempt: connect, VALIDATE and PING in one write, the answer, and what the purpose asks for. `name` is the
-  // store's in error messages. Throws StoreError: Refused where another service or another run's agent
+  // One attempt: connect, VALIDATE and PING in one write, the answer, and what the purpose asks for. `name`
+  // is the store's in error messages. Throws StoreError: Refused where another service or another run's agent
   // answers or the secret is another, NobodyListens, else Unreachable.
   static awaitable<std::unique_ptr<StoreConnection>> open(asio::ip::tcp::endpoint endpoint, std::string name,
                                                           ConnectionPurpose purpose, Deadline deadline);
@@ -59,8 +59,12 @@ class StoreConnection {
   asio::ip::tcp::endpoint peer() const { return peer_; }
 
  private:
-  StoreConnection(asio::ip::tcp::socket socket, ByteStream stream, asio::ip::tcp::endpoint peer, std::string name)
-      : socket_(std::move(socket)), stream_(std::move(stream)), peer_(std::move(peer)), name_(std::move(name)) {}
+  StoreConnection(asio::ip::tcp::socket socket, ByteStream stream, asio::ip::tcp::endpoint peer,
+                  std::string name)
+      : socket_(std::move(socket)),
+        stream_(std::move(stream)),
+        peer_(std::move(peer)),
+        name_(std::move(name)) {}
   awaitable<void> greet(Deadline deadline);
   awaitable<void> open_run(Opening opening, Deadline deadline);
   awaitable<void> open_link(Linking link, Deadline deadline);

@@ -33,7 +33,8 @@ constexpr std::chrono::milliseconds kStallLimit = kStalledReaderLifetime;
 
 StoreProxy::StoreProxy(asio::ip::tcp::acceptor acceptor, ProxyConfig config)
     : config_(std::move(config)),
-      server_(std::move(acceptor), StoreServerConfig{nullptr, true, std::nullopt, nullptr, config_.limits}, *this),
+      server_(std::move(acceptor), StoreServerConfig{nullptr, true, std::nullopt, nullptr, config_.limits},
+              *this),
       led_(server_.executor()),
       to_send_(server_.executor()) {}
 
@@ -189,7 +190,8 @@ std::size_t StoreProxy::take_frames(std::string_view input) {
     const LinkInput next = next_link_frame(input.substr(taken), kMaxFrame, frame);
     if (next == LinkInput::NeedMore) return taken;
     if (next == LinkInput::TooLong) {
-      throw StoreError(StoreFailure::Lost, "what answers at " + to_string(*store_) + " is no store of this version of cpprun");
+      throw StoreError(StoreFailure::Lost,
+                       "what answers at " + to_string(*store_) + " is no store of this version of cpprun");
     }
     taken += frame.size;
     const auto client = clients_.find(frame.channel);

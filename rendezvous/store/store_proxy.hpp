@@ -1,5 +1,5 @@
-// A node's way to a store on another node: speaks the store's protocol to the node's workers, and carries what they
-// ask over one connection, which a secret may protect although the workers know of none.
+// A node's way to a store on another node: speaks the store's protocol to the node's workers, and carries
+// what they ask over one connection, which a secret may protect although the workers know of none.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -29,9 +29,10 @@ struct ProxyConfig {
   ServerLimits limits{};                 // of the clients here
 };
 
-// Nothing is kept here: every request is answered by the store. Those that arrive together leave in one write, and
-// what it answers in one turn, the wake-ups of many waiters among it, comes back in one. Clients that come before the
-// store can be reached wait for it; when the connection to it is lost, all are closed, as the store's own would be.
+// Nothing is kept here: every request is answered by the store. Those that arrive together leave in one
+// write, and what it answers in one turn, the wake-ups of many waiters among it, comes back in one. Clients
+// that come before the store can be reached wait for it; when the connection to it is lost, all are closed,
+// as the store's own would be.
 class StoreProxy : private RequestHandler {
  public:
   StoreProxy(asio::ip::tcp::acceptor acceptor, ProxyConfig config);
@@ -65,9 +66,9 @@ class StoreProxy : private RequestHandler {
   ProxyConfig config_;
   StoreServer server_;
   std::optional<StoreEndpoint> store_;
-  Connection connection_;              // to it
+  Connection connection_;             // to it
   async::TaskGroup* link_ = nullptr;  // what uses the connection, or makes it
-  async::Event led_;                   // store_ has changed
+  async::Event led_;                  // store_ has changed
   HostLookups lookups_;
   struct Client {
     std::uint32_t channel = 0;  // 0: it has asked for nothing

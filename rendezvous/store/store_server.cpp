@@ -17,9 +17,9 @@
 #include "rendezvous/async/event.hpp"
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/store/address_text.hpp"
-#include "rendezvous/store/socket_options.hpp"
 #include "rendezvous/store/refusal_limit.hpp"
 #include "rendezvous/store/secret.hpp"
+#include "rendezvous/store/socket_options.hpp"
 #include "rendezvous/store/store_session.hpp"
 #include "rendezvous/store/table_handler.hpp"
 
@@ -115,8 +115,8 @@ class StoreServer::Impl {
   std::vector<ConnectionId> free_;
   // Looked at lazily: an entry whose session has gone, or no longer has a limit, is dropped when it comes up.
   std::priority_queue<Watch, std::vector<Watch>, std::greater<>> watches_;
-  async::Event room_;           // a connection was closed
-  async::Event resumed_;        // no longer paused_
+  async::Event room_;     // a connection was closed
+  async::Event resumed_;  // no longer paused_
   std::vector<ConnectionId> to_flush_;
   async::Event earlier_limit_;  // the first of watches_ has changed
   std::array<bool, static_cast<std::size_t>(Fault::RefusedTooOften) + 1> logged_{};
@@ -339,8 +339,8 @@ void StoreServer::Impl::log_fault(const tcp::endpoint& peer, Fault fault) {
   const bool first = !std::exchange(logged_[static_cast<std::size_t>(fault)], true);
   const spdlog::level::level_enum level =
       fault == Fault::TorchrunAgent ? spdlog::level::warn : spdlog::level::info;
-  spdlog::log(first ? level : spdlog::level::debug, "store: closed the connection of {}: {}{}",
-              to_text(peer), describe(fault),
+  spdlog::log(first ? level : spdlog::level::debug, "store: closed the connection of {}: {}{}", to_text(peer),
+              describe(fault),
               first ? " (further connections closed for this are logged at level debug)" : "");
 }
 

@@ -11,8 +11,8 @@
 #include <optional>
 
 #include "rendezvous/async/tokens.hpp"
-#include "rendezvous/store/run_desk.hpp"
 #include "rendezvous/store/request_handler.hpp"
+#include "rendezvous/store/run_desk.hpp"
 #include "rendezvous/store/server_config.hpp"
 #include "rendezvous/store/store_use.hpp"
 

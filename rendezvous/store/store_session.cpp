@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <utility>
 
-
 namespace cpprun::store {
 namespace {
 
@@ -37,7 +36,8 @@ void free_bytes(std::string& text) {
 
 }  // namespace
 
-StoreSession::StoreSession(ByteStream stream, ConnectionId id, Endpoint peer, async::Clock::time_point accepted)
+StoreSession::StoreSession(ByteStream stream, ConnectionId id, Endpoint peer,
+                           async::Clock::time_point accepted)
     : stream_(std::move(stream)), id_(id), since_(accepted), peer_(std::move(peer)) {}
 
 StoreSession::~StoreSession() {

@@ -41,7 +41,8 @@ class StoreSession {
   State on_writable(SessionWork& work);
   // Another client's request has ended this one's wait.
   State on_woken();
-  // Likewise, of a client that comes over this link; sent at the next flush(). True where that is not yet asked for.
+  // Likewise, of a client that comes over this link; sent at the next flush(). True where that is not yet
+  // asked for.
   bool on_woken(std::uint32_t channel);
   State flush();
   // Sends what somebody else's store has answered to this client.

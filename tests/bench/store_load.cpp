@@ -7,9 +7,10 @@
 //   connect COUNT          one connection after the other is opened, greeted and left open
 //   hold CONNECTIONS       opens these and keeps them until stdin ends. For every further line on stdin those
 //       that were answered ask again. An answer counts unless none has come for a second before it
-//   exchange WORKERS PORTS_FILE   connects so many to each of the ports in the file, which lead to one store; each sets
-//       a key of its own and counts itself, the last one sets a key that all wait for, and then each reads 8 keys, as
-//       workers do that form a process group
+//   exchange WORKERS PORTS_FILE   connects so many to each of the ports in the file, which lead to one store;
+//   each sets
+//       a key of its own and counts itself, the last one sets a key that all wait for, and then each reads 8
+//       keys, as workers do that form a process group
 // Prints "ready", begins when a line comes on stdin, and prints a line of JSON (`hold`: for every line).
 
 #include <sys/resource.h>
@@ -278,10 +279,12 @@ class Exchanging {
         std::int64_t count = 0;
         std::memcpy(&count, answer.data(), sizeof count);
         const bool last = count == static_cast<std::int64_t>(all_);
-        return {(last ? set("/all", "x") : std::string()) + store::key_list_bytes(store::Op::Wait, {"/all"}), 1};
+        return {(last ? set("/all", "x") : std::string()) + store::key_list_bytes(store::Op::Wait, {"/all"}),
+                1};
       }
       case 2: {
-        std::string request = store::op_bytes(store::Op::MultiGet) + store::number_bytes<std::uint64_t>(kRead);
+        std::string request =
+            store::op_bytes(store::Op::MultiGet) + store::number_bytes<std::uint64_t>(kRead);
         for (std::size_t i = 0; i < kRead; ++i) {
           request += store::text_bytes(key(other(i)));
           due_ += store::text_bytes(value(other(i)));
@@ -297,7 +300,9 @@ class Exchanging {
  private:
   static constexpr std::size_t kRead = 8;
 
-  static std::string set(std::string_view key, std::string_view value) { return store::set_bytes(key, value); }
+  static std::string set(std::string_view key, std::string_view value) {
+    return store::set_bytes(key, value);
+  }
   static std::string key(std::size_t number) { return "/worker/" + std::to_string(number); }
   static std::string value(std::size_t number) { return "address of " + std::to_string(number); }
   std::size_t other(std::size_t i) const { return (number_ + i * (all_ / kRead) + i) % all_; }

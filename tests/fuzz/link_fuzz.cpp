@@ -1,5 +1,6 @@
-// The store's end of a link: the input is what a node's proxy sends, in pieces. Whatever it is, each answer is a frame
-// for a client that the input named, clients are woken once for each wait, and nothing is left of one that has gone.
+// The store's end of a link: the input is what a node's proxy sends, in pieces. Whatever it is, each answer
+// is a frame for a client that the input named, clients are woken once for each wait, and nothing is left of
+// one that has gone.
 //
 // The input is a list of pieces: a byte that says their length, and the bytes.
 #include <array>
@@ -56,7 +57,8 @@ class Link {
     std::string_view replies = work_.reply;
     while (!replies.empty()) {
       LinkFrame frame;
-      require(next_link_frame(replies, std::size_t{2} << 20, frame) == LinkInput::Frame, "replies are frames");
+      require(next_link_frame(replies, std::size_t{2} << 20, frame) == LinkInput::Frame,
+              "replies are frames");
       require(frame.closed || !frame.bytes.empty(), "no frame is empty");
       require(named_.contains(frame.channel), "only who has asked is answered");
       replies.remove_prefix(frame.size);

@@ -114,7 +114,8 @@ void Server::connect(ConnectionId id) {
           "a pair of sockets");
   const int small = 8192;  // so that replies are left over
   ::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-  sessions_[id] = std::make_unique<StoreSession>(ByteStream(ends[0]), id, StoreSession::Endpoint(), Clock::now());
+  sessions_[id] =
+      std::make_unique<StoreSession>(ByteStream(ends[0]), id, StoreSession::Endpoint(), Clock::now());
   clients_[id].fd = ends[1];
 }
 
@@ -239,7 +240,8 @@ void Server::close(ConnectionId id, Fault fault) {
       require(client.fault == Fault::NotValidated, "no client of a store begins like that");
       break;
     case Fault::UnknownOpcode:
-      require(client.fault == fault || client.asked_to_open, "the opcode is unknown, or OPEN or LINK out of place");
+      require(client.fault == fault || client.asked_to_open,
+              "the opcode is unknown, or OPEN or LINK out of place");
       break;
     default:
       require(fault == Fault::None || client.fault == fault || client.asked_to_open,

@@ -1,5 +1,5 @@
-// What a stranger may send to a store that has a secret: none of it is ever taken for a client's bytes, and the peer is
-// answered, waited for or refused.
+// What a stranger may send to a store that has a secret: none of it is ever taken for a client's bytes, and
+// the peer is answered, waited for or refused.
 //
 // The input is a list of pieces, each a two-byte length and the bytes.
 #include <poll.h>
@@ -23,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const Secret secret(std::string(kMinSecretBytes, 's'));
   std::string_view input(reinterpret_cast<const char*>(data), size);
   int ends[2];
-  require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0, "a pair of sockets");
+  require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0,
+          "a pair of sockets");
   ByteStream server = secret.accept(ends[0]);
   std::array<char, 4096> bytes;
   for (bool open = true; open;) {

@@ -88,8 +88,8 @@ TEST(Secret, AnotherOneIsRefusedOnBothSides) {
 
 TEST(Secret, WhatIsNoTlsIsKnownAsThat) {
   const Secret secret(kBytes);
-  for (const std::string& first :
-       {std::string("\x00\xce\xf7\x85\x3c\x0d____", 10), std::string("GET / HTTP/1.1\r\n\r\n"), std::string(64, 'x')}) {
+  for (const std::string& first : {std::string("\x00\xce\xf7\x85\x3c\x0d____", 10),
+                                   std::string("GET / HTTP/1.1\r\n\r\n"), std::string(64, 'x')}) {
     Pair pair;
     ByteStream server = secret.accept(pair.ends[1]);
     ASSERT_GT(::send(pair.ends[0], first.data(), first.size(), 0), 0);
@@ -104,7 +104,8 @@ TEST(Secret, AServerWithoutOneIsKnownAsThat) {
   Pair pair;
   ByteStream client = secret.connect(pair.ends[0]);
   client.send("hello");
-  const std::string alert("\x15\x03\x03\x00\x02\x02\x46", 7);  // the store's answer to a hello where it has no secret
+  const std::string alert("\x15\x03\x03\x00\x02\x02\x46",
+                          7);  // the store's answer to a hello where it has no secret
   ASSERT_GT(::send(pair.ends[1], alert.data(), alert.size(), 0), 0);
   EXPECT_LT(receive(client), 0);
   EXPECT_EQ(client.failure(), TlsFailure::NotTls);

@@ -1,9 +1,10 @@
-// Serves one store, or proxies of one, until standard input ends: the server of the tests that are programs of their own.
+// Serves one store, or proxies of one, until standard input ends: the server of the tests that are programs
+// of their own.
 //
-// Usage: serve_store --ready-fd N [--bind ADDRESS] [--port PORT] [--secret FILE] [--proxies COUNT] [--behind PORT]
-// Listens at ADDRESS (default 127.0.0.1) and PORT (default: an ephemeral one), and writes its port and a newline on
-// descriptor N; then those of COUNT proxies of that store. With --behind they are proxies of the store at 127.0.0.1:PORT,
-// another process's, and there is none here.
+// Usage: serve_store --ready-fd N [--bind ADDRESS] [--port PORT] [--secret FILE] [--proxies COUNT] [--behind
+// PORT] Listens at ADDRESS (default 127.0.0.1) and PORT (default: an ephemeral one), and writes its port and
+// a newline on descriptor N; then those of COUNT proxies of that store. With --behind they are proxies of the
+// store at 127.0.0.1:PORT, another process's, and there is none here.
 #include <unistd.h>
 
 #include <boost/asio/buffer.hpp>
@@ -64,7 +65,8 @@ int main(int argc, char** argv) {
   if (behind == 0) {
     const asio::ip::address address = asio::ip::make_address(options["--bind"]);
     server = std::make_unique<store::StoreServer>(
-        store::bind_acceptor(context, address, static_cast<std::uint16_t>(number(options, "--port"))), config);
+        store::bind_acceptor(context, address, static_cast<std::uint16_t>(number(options, "--port"))),
+        config);
     behind = server->port();
     ready = std::to_string(behind) + "\n";
     tasks.start(server->run());

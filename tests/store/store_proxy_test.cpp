@@ -93,13 +93,16 @@ class StoreProxyTest : public testing::TestWithParam<bool> {
 };
 
 INSTANTIATE_TEST_SUITE_P(WithoutAndWithASecret, StoreProxyTest, testing::Bool(),
-                         [](const testing::TestParamInfo<bool>& with) { return with.param ? "Secret" : "Plain"; });
+                         [](const testing::TestParamInfo<bool>& with) {
+                           return with.param ? "Secret" : "Plain";
+                         });
 
 TEST_P(StoreProxyTest, ClientsOfOneNodeShareOneConnection) {
   std::vector<RawClient> clients;
   for (int i = 0; i < 8; ++i) clients.push_back(RawClient::validated(proxied.port()));
   for (std::size_t i = 0; i < clients.size(); ++i) {
-    EXPECT_EQ(clients[i].ask(add_bytes("/n", 1), 8), number_bytes<std::int64_t>(static_cast<std::int64_t>(i) + 1));
+    EXPECT_EQ(clients[i].ask(add_bytes("/n", 1), 8),
+              number_bytes<std::int64_t>(static_cast<std::int64_t>(i) + 1));
   }
   EXPECT_EQ(proxied.use(store).connections, 1U);
 }

@@ -24,7 +24,8 @@ struct WorkerEnv {
   std::string role_name = "default";
   std::string master_addr = "127.0.0.1";  // where the worker store listens
   std::uint16_t master_port = 29500;
-  std::string rank0_addr;  // rank 0's node as this node reaches it, where master_addr is a proxy's; else empty
+  std::string
+      rank0_addr;         // rank 0's node as this node reaches it, where master_addr is a proxy's; else empty
   int restart_count = 0;  // charged restarts so far
   int max_restarts = 0;
   std::string run_id = "none";

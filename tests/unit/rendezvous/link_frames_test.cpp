@@ -42,7 +42,8 @@ TEST(LinkFrames, AreReadHoweverTheyAreSplit) {
       LinkFrame frame;
       while (next_link_frame(input.substr(taken), 300, frame) == LinkInput::Frame) {
         taken += frame.size;
-        seen += std::to_string(frame.channel) + (frame.closed ? "x" : std::to_string(frame.bytes.size())) + " ";
+        seen +=
+            std::to_string(frame.channel) + (frame.closed ? "x" : std::to_string(frame.bytes.size())) + " ";
       }
     }
     EXPECT_EQ(seen, "13 2300 1x ") << cut;
@@ -58,13 +59,15 @@ TEST(LinkFrames, OneThatIsTooLongIsKnownByItsHeader) {
 
 TEST(PutRequest, IsWhatTheDecoderReads) {
   for (const std::string& bytes :
-       {set_bytes("/k", "v"), op_bytes(Op::CompareSet) + text_bytes("/k") + text_bytes("old") + text_bytes("new"),
-        get_bytes("/k"), add_bytes("/k", -3), key_list_bytes(Op::Check, {"/a", "", "/b"}),
-        key_list_bytes(Op::Wait, {}), op_bytes(Op::GetNumKeys), op_bytes(Op::DeleteKey) + text_bytes("/k"),
+       {set_bytes("/k", "v"),
+        op_bytes(Op::CompareSet) + text_bytes("/k") + text_bytes("old") + text_bytes("new"), get_bytes("/k"),
+        add_bytes("/k", -3), key_list_bytes(Op::Check, {"/a", "", "/b"}), key_list_bytes(Op::Wait, {}),
+        op_bytes(Op::GetNumKeys), op_bytes(Op::DeleteKey) + text_bytes("/k"),
         op_bytes(Op::Append) + text_bytes("/k") + text_bytes(""), key_list_bytes(Op::MultiGet, {"/a"}),
-        op_bytes(Op::CancelWait), ping_bytes(0xFFFFFFFF), op_bytes(Op::QueuePush) + text_bytes("/q") + text_bytes("v"),
-        op_bytes(Op::QueuePop) + text_bytes("/q"), op_bytes(Op::QueueLen) + text_bytes("/q"), op_bytes(Op::ListKeys),
-        op_bytes(Op::Barrier) + text_bytes("/b") + number_bytes<std::int64_t>(4),
+        op_bytes(Op::CancelWait), ping_bytes(0xFFFFFFFF),
+        op_bytes(Op::QueuePush) + text_bytes("/q") + text_bytes("v"),
+        op_bytes(Op::QueuePop) + text_bytes("/q"), op_bytes(Op::QueueLen) + text_bytes("/q"),
+        op_bytes(Op::ListKeys), op_bytes(Op::Barrier) + text_bytes("/b") + number_bytes<std::int64_t>(4),
         op_bytes(Op::Open) + text_bytes("run") + text_bytes("{}"), op_bytes(Op::Link) + text_bytes("run")}) {
     RequestDecoder decoder(true);
     Request request;
@@ -78,7 +81,8 @@ TEST(PutRequest, IsWhatTheDecoderReads) {
 TEST(PutRequest, APairOfMultiSetIsASet) {
   RequestDecoder decoder(true);
   Request request;
-  const std::string bytes = op_bytes(Op::MultiSet) + number_bytes<std::uint64_t>(1) + text_bytes("/k") + text_bytes("v");
+  const std::string bytes =
+      op_bytes(Op::MultiSet) + number_bytes<std::uint64_t>(1) + text_bytes("/k") + text_bytes("v");
   ASSERT_EQ(decoder.next(bytes, request).state, RequestDecoder::State::Complete);
   std::string again;
   put_request(again, request);
