@@ -1,9 +1,13 @@
 #include "rendezvous/daemon/daemon_config.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <set>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "rendezvous/config_file.hpp"
 #include "rendezvous/rendezvous_settings.hpp"
@@ -35,6 +39,40 @@ BindAddress parse_bind(const std::string& option, const std::string& text) {
   return {address, *endpoint.port};
 }
 
+bool is_store_name(std::string_view name) {
+  constexpr std::size_t kMost = 64;
+  constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  return !name.empty() && name.size() <= kMost && name.find_first_not_of(kLetters) == std::string_view::npos;
+}
+
+// Throws ConfigError.
+NamedStore parse_store(const std::string& text) {
+  const auto wrong = [&](const std::string& why) {
+    return ConfigError("--store: '" + text + "' " + why + "; give NAME=PORT, such as run7=29500");
+  };
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos) throw wrong("names no port");
+  NamedStore store{text.substr(0, equals), 0};
+  if (!is_store_name(store.name))
+    throw wrong("has no name of 1 to 64 letters, digits, dots, underscores and hyphens");
+  const char* end = text.data() + text.size();
+  const std::from_chars_result read = std::from_chars(text.data() + equals + 1, end, store.port);
+  if (read.ec != std::errc() || read.ptr != end) throw wrong("has no port from 0 to 65535");
+  return store;
+}
+
+std::vector<NamedStore> parse_stores(const std::vector<std::string>& texts) {
+  std::vector<NamedStore> stores;
+  for (const std::string& text : texts) {
+    const NamedStore store = parse_store(text);
+    const auto same = [&](const NamedStore& other) { return other.name == store.name; };
+    if (std::any_of(stores.begin(), stores.end(), same))
+      throw ConfigError("--store: there are two stores of the name '" + store.name + "'; give each its own");
+    stores.push_back(store);
+  }
+  return stores;
+}
+
 std::chrono::milliseconds to_milliseconds(const std::string& option, double seconds) {
   // Also what is no number at all, which a range does not exclude.
   if (!(seconds >= 0 && seconds <= kMostSeconds))
@@ -51,10 +89,11 @@ void apply_file(CLI::App& app, const std::string& file) {
     if (!option || !option->get_configurable())
       throw ConfigError(where + " is no option; see cpprund --help");
     if (!seen.insert(value.key).second) throw ConfigError(where + " is there twice");
-    if (value.kind != FileValue::Kind::Text) throw ConfigError(where + " takes text or a number");
+    const bool list = value.kind == FileValue::Kind::List && option->get_expected_max() > 1;
+    if (value.kind != FileValue::Kind::Text && !list) throw ConfigError(where + " takes text or a number");
     if (option->count() > 0) continue;
-    option->add_result(value.texts.front());
-    option->run_callback();
+    for (const std::string& text : value.texts) option->add_result(text);
+    if (!value.texts.empty()) option->run_callback();
   }
 }
 
@@ -66,6 +105,7 @@ std::optional<DaemonConfig> parse_daemon_config(int argc, const char* const* arg
   std::string http;
   std::string file;
   std::string secret_file;
+  std::vector<std::string> stores;
   int ready_fd = -1;
   double drain = 30;
   double idle = 300;
@@ -84,8 +124,12 @@ std::optional<DaemonConfig> parse_daemon_config(int argc, const char* const* arg
       ->capture_default_str();
   app.add_option("--http-bind", http, "Where to serve /healthz and /metrics; nowhere by default")
       ->type_name("ADDRESS:PORT");
+  app.add_option("--store", stores,
+                 "A store of its own at a port of its own, at --bind's address; may be given several times")
+      ->type_name("NAME=PORT")
+      ->allow_extra_args(false);
   app.add_option("--ready-fd", ready_fd,
-                 "Write the port, and that of --http-bind, as lines to this descriptor")
+                 "Write the port, that of --http-bind and those of --store, as lines to this descriptor")
       ->type_name("FD")
       ->check(CLI::Range(0, 1'000'000).description(""));
   const CLI::Validator number = CLI::Range(1.0, 1e18).description("");
@@ -99,14 +143,15 @@ std::optional<DaemonConfig> parse_daemon_config(int argc, const char* const* arg
   app.add_option("--run-idle-limit", idle, "Forget a run that no agent has been connected to for so long")
       ->type_name("SECONDS")
       ->capture_default_str();
-  app.add_option("--max-connections", config.store.connections, "Store clients at once; no limit by default")
+  app.add_option("--max-connections", config.store.connections,
+                 "Clients of each store at once; no limit by default")
       ->type_name("N")
       ->check(number);
-  app.add_option("--max-keys", config.store.keys, "Keys in the store; no limit by default")
+  app.add_option("--max-keys", config.store.keys, "Keys in each store; no limit by default")
       ->type_name("N")
       ->check(number);
   app.add_option("--max-bytes", config.store.bytes,
-                 "Bytes of keys and values in the store; no limit by default")
+                 "Bytes of keys and values in each store; no limit by default")
       ->type_name("N")
       ->check(number);
   app.add_option("--secret-file", secret_file,
@@ -129,6 +174,11 @@ std::optional<DaemonConfig> parse_daemon_config(int argc, const char* const* arg
   }
   config.bind = parse_bind("--bind", bind);
   if (!http.empty()) config.http = parse_bind("--http-bind", http);
+  config.stores = parse_stores(stores);
+  if (!stores.empty() && !secret_file.empty()) {
+    throw ConfigError(
+        "--store and --secret-file exclude each other: the clients of such a store know no TLS");
+  }
   if (ready_fd >= 0) config.ready_fd = ready_fd;
   try {
     if (!secret_file.empty()) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "rendezvous/daemon/run_registry.hpp"
 #include "rendezvous/store/secret.hpp"
@@ -26,14 +27,21 @@ struct BindAddress {
   std::uint16_t port = 0;                    // 0: one of the kernel's choice
 };
 
+// A namespace of its own for clients that cannot say which they mean: it has its own port.
+struct NamedStore {
+  std::string name;        // 1 to 64 letters, digits, '.', '_' and '-'; once only
+  std::uint16_t port = 0;  // at the address of `bind`; 0: one of the kernel's choice
+};
+
 struct DaemonConfig {
   BindAddress bind{std::nullopt, 29400};  // of the store and of the agents
   std::optional<BindAddress> http;        // of /healthz and /metrics
   std::optional<int> ready_fd;
   std::chrono::milliseconds drain_limit{30'000};
   RegistryLimits runs;
-  store::ServerLimits store;
+  store::ServerLimits store;                    // of each store by itself
   std::shared_ptr<const store::Secret> secret;  // of the agents and the store's clients; null: none
+  std::vector<NamedStore> stores;
   std::string log_level = "info";
 };
 

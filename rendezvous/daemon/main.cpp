@@ -1,4 +1,4 @@
-// cpprund: the rendezvous of many jobs, and a store, on one port.
+// cpprund: the rendezvous of many jobs, and a store, on one port; and further stores on their own.
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
@@ -73,6 +73,12 @@ class Daemon {
         passed.empty() ? store::bind_acceptor(io_, config.bind.address, config.bind.port)
                        : adopt(io_, passed[0]),
         store::StoreServerConfig{&registry_, true, std::nullopt, config.secret, config.store});
+    for (const NamedStore& store : config.stores) {
+      stores_.push_back(
+          {store.name, std::make_unique<store::StoreServer>(
+                           store::bind_acceptor(io_, config.bind.address, store.port),
+                           store::StoreServerConfig{nullptr, true, std::nullopt, nullptr, config.store})});
+    }
     if (passed.size() > 1) {
       http_ = serve_http(adopt(io_, passed[1]));
     } else if (config.http) {
@@ -88,9 +94,20 @@ class Daemon {
   }
 
  private:
+  struct OpenStore {
+    std::string name;
+    std::unique_ptr<store::StoreServer> server;
+  };
+
   std::unique_ptr<HttpServer> serve_http(tcp::acceptor acceptor) {
     return std::make_unique<HttpServer>(std::move(acceptor),
                                         [this](const std::string& path) { return answer(path); });
+  }
+
+  std::vector<StoreReading> store_readings() const {
+    std::vector<StoreReading> readings{{"", server_->use()}};
+    for (const OpenStore& store : stores_) readings.push_back({store.name, store.server->use()});
+    return readings;
   }
 
   HttpAnswer answer(const std::string& path) const {
@@ -100,7 +117,7 @@ class Daemon {
     }
     if (path == "/metrics") {
       return {200, "text/plain; version=0.0.4; charset=utf-8",
-              to_prometheus({server_->use(), registry_.runs(), registry_.opened(), registry_.refused()})};
+              to_prometheus({store_readings(), registry_.runs(), registry_.opened(), registry_.refused()})};
     }
     return {404, "text/plain; charset=utf-8", "there are /healthz and /metrics\n"};
   }
@@ -108,13 +125,17 @@ class Daemon {
   awaitable<void> serve() {
     tasks_.start(registry_.run());
     tasks_.start(server_->run());
+    for (const OpenStore& store : stores_) tasks_.start(store.server->run());
     if (http_) tasks_.start(http_->run());
     std::vector<std::uint16_t> ports{server_->port()};
     if (http_) ports.push_back(http_->port());
+    for (const OpenStore& store : stores_) ports.push_back(store.server->port());
     if (config_.ready_fd) announce_ports(*config_.ready_fd, ports);
     notify_service_manager("READY=1\nSTATUS=serving at port " + std::to_string(server_->port()));
     spdlog::info("cpprund serves at port {}{}", server_->port(),
                  http_ ? ", /healthz and /metrics at port " + std::to_string(http_->port()) : "");
+    for (const OpenStore& store : stores_)
+      spdlog::info("store {} is at port {}", store.name, store.server->port());
     co_await stop_when_told();
     tasks_.cancel();
     co_await tasks_.join();
@@ -138,6 +159,7 @@ class Daemon {
   asio::signal_set signals_;
   RunRegistry registry_;
   std::unique_ptr<store::StoreServer> server_;
+  std::vector<OpenStore> stores_;  // for those who cannot name theirs
   std::unique_ptr<HttpServer> http_;
   bool draining_ = false;
   async::TaskGroup tasks_;

@@ -47,24 +47,45 @@ std::string quoted(std::string_view text) {
   return out + "\"";
 }
 
-void put_requests(std::string& out, const StoreUse& use) {
+// A series of a store, with what else tells it from others.
+std::string series(const std::string& name, const StoreReading& store, const std::string& label = "") {
+  std::string labels = store.name.empty() ? "" : "store=" + quoted(store.name);
+  if (!labels.empty() && !label.empty()) labels += ",";
+  labels += label;
+  return labels.empty() ? name : name + "{" + labels + "}";
+}
+
+template <typename Value>
+void put_by_store(std::string& out, const std::vector<StoreReading>& stores, const char* name,
+                  const char* type, const char* help, Value value) {
+  head(out, name, type, help);
+  for (const StoreReading& store : stores) sample(out, series(name, store), std::to_string(value(store.use)));
+}
+
+void put_requests(std::string& out, const std::vector<StoreReading>& stores) {
   const char* name = "cpprund_store_requests_total";
   head(out, name, "counter", "Requests of store clients by kind.");
-  for (std::size_t op = 1; op < kOpNames.size(); ++op) {
-    sample(out, std::string(name) + "{op=\"" + kOpNames[op] + "\"}", std::to_string(use.requests[op]));
+  for (const StoreReading& store : stores) {
+    for (std::size_t op = 1; op < kOpNames.size(); ++op) {
+      sample(out, series(name, store, std::string("op=\"") + kOpNames[op] + "\""),
+             std::to_string(store.use.requests[op]));
+    }
   }
 }
 
-void put_turns(std::string& out, const StoreUse& use) {
+void put_turns(std::string& out, const std::vector<StoreReading>& stores) {
   const std::string name = "cpprund_store_turn_seconds";
   head(out, name.c_str(), "histogram", "From a read of a client's requests to the sending of their replies.");
-  for (std::size_t i = 0; i < StoreUse::kTurnBounds.size(); ++i) {
-    sample(out, name + "_bucket{le=\"" + seconds(StoreUse::kTurnBounds[i]) + "\"}",
-           std::to_string(use.turns_within[i]));
+  for (const StoreReading& store : stores) {
+    const StoreUse& use = store.use;
+    for (std::size_t i = 0; i < StoreUse::kTurnBounds.size(); ++i) {
+      sample(out, series(name + "_bucket", store, "le=\"" + seconds(StoreUse::kTurnBounds[i]) + "\""),
+             std::to_string(use.turns_within[i]));
+    }
+    sample(out, series(name + "_bucket", store, "le=\"+Inf\""), std::to_string(use.turns));
+    sample(out, series(name + "_sum", store), seconds(use.turn_time));
+    sample(out, series(name + "_count", store), std::to_string(use.turns));
   }
-  sample(out, name + "_bucket{le=\"+Inf\"}", std::to_string(use.turns));
-  sample(out, name + "_sum", seconds(use.turn_time));
-  sample(out, name + "_count", std::to_string(use.turns));
 }
 
 template <typename Value>
@@ -79,18 +100,23 @@ void put_by_run(std::string& out, const std::vector<RunReading>& runs, const cha
 }  // namespace
 
 std::string to_prometheus(const DaemonReading& reading) {
-  const StoreUse& use = reading.store;
   std::string out;
-  single(out, "cpprund_store_connections", "gauge",
-         "Connections of store clients, and of agents not yet led on.", use.connections);
-  single(out, "cpprund_store_accepted_total", "counter", "Connections accepted.", use.accepted);
-  single(out, "cpprund_store_faults_total", "counter", "Connections closed for a fault of the client.",
-         use.faults);
-  single(out, "cpprund_store_waiting", "gauge", "Connections with an open wait.", use.waiting);
-  single(out, "cpprund_store_keys", "gauge", "Keys that have a value.", use.keys);
-  single(out, "cpprund_store_bytes", "gauge", "Bytes of keys and values, queues included.", use.bytes);
-  put_requests(out, use);
-  put_turns(out, use);
+  put_by_store(out, reading.stores, "cpprund_store_connections", "gauge",
+               "Connections of store clients, and of agents not yet led on.",
+               [](const StoreUse& use) { return use.connections; });
+  put_by_store(out, reading.stores, "cpprund_store_accepted_total", "counter", "Connections accepted.",
+               [](const StoreUse& use) { return use.accepted; });
+  put_by_store(out, reading.stores, "cpprund_store_faults_total", "counter",
+               "Connections closed for a fault of the client.",
+               [](const StoreUse& use) { return use.faults; });
+  put_by_store(out, reading.stores, "cpprund_store_waiting", "gauge", "Connections with an open wait.",
+               [](const StoreUse& use) { return use.waiting; });
+  put_by_store(out, reading.stores, "cpprund_store_keys", "gauge", "Keys that have a value.",
+               [](const StoreUse& use) { return use.keys; });
+  put_by_store(out, reading.stores, "cpprund_store_bytes", "gauge",
+               "Bytes of keys and values, queues included.", [](const StoreUse& use) { return use.bytes; });
+  put_requests(out, reading.stores);
+  put_turns(out, reading.stores);
   single(out, "cpprund_runs", "gauge", "Runs that are open.", reading.runs.size());
   single(out, "cpprund_runs_opened_total", "counter", "Runs that were opened.", reading.runs_opened);
   single(out, "cpprund_openings_refused_total", "counter", "Agents' connections that were refused a run.",

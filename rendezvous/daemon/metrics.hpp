@@ -10,8 +10,13 @@
 
 namespace cpprun::rendezvous {
 
+struct StoreReading {
+  std::string name;  // the label of its series; none without
+  store::StoreUse use;
+};
+
 struct DaemonReading {
-  store::StoreUse store;  // of the namespace that clients share
+  std::vector<StoreReading> stores;  // first the one that agents' port leads to, which has no name
   std::vector<RunReading> runs;
   std::uint64_t runs_opened = 0;
   std::uint64_t openings_refused = 0;

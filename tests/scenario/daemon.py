@@ -32,7 +32,7 @@ class Daemon:
                  *arguments], pass_fds=[write_end], stderr=log, **popen)
         os.close(write_end)
         with os.fdopen(read_end) as ready:
-            self.port, self.http = (int(line) for line in ready.read().split())
+            self.port, self.http, *self.stores = (int(line) for line in ready.read().split())
 
     def end(self, limit=LIMIT):
         return self.process.wait(limit)
@@ -58,8 +58,8 @@ class Daemon:
         with open(f"/proc/{self.process.pid}/smaps_rollup") as f:
             return int(re.search(r"^Rss:\s+(\d+) kB", f.read(), re.M)[1])
 
-    def client(self):
-        client = socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT)
+    def client(self, port=None):
+        client = socket.create_connection(("127.0.0.1", port or self.port), timeout=LIMIT)
         client.sendall(HELLO)
         assert client.recv(4) == struct.pack("<I", 7)
         return client

@@ -189,6 +189,42 @@ class Clients(WorkerTest):
             self.assertIn("more than the store may hold", daemon.words())
         self.assertTrue(until(lambda: daemon.metric("cpprund_store_faults_total") == 1))
 
+    def test_stores_at_ports_of_their_own_are_apart(self):
+        daemon = self.daemon("--store=one=0", "--store", "other=0", "--max-keys=2")
+        ports = {"shared": daemon.port, "one": daemon.stores[0], "other": daemon.stores[1]}
+        self.assertEqual(len(set(ports.values())), 3)
+        with contextlib.ExitStack() as stack:
+            clients = {name: stack.enter_context(daemon.client(port)) for name, port in ports.items()}
+            for name, client in clients.items():
+                client.sendall(set_request("/k", name) + set_request("/" + name, "") + b"\x07")
+                self.assertEqual(client.recv(8), struct.pack("<q", 2), "each has a limit of its own")
+            for name, client in clients.items():
+                client.sendall(b"\3" + text("/k") + b"\x11")
+                answer = client.recv(1000)
+                while len(answer) < len(text(name) + struct.pack("<q", 2) + text("/k") + text("/" + name)):
+                    answer += client.recv(1000)
+                value, listed = answer[:len(text(name))], answer[len(text(name)) + 8:]
+                self.assertEqual(value, text(name))
+                self.assertIn(listed, (text("/k") + text("/" + name), text("/" + name) + text("/k")))
+            clients["one"].sendall(set_request("/third", ""))
+            self.assertEqual(clients["one"].recv(1), b"")
+            clients["other"].sendall(b"\x07")
+            self.assertEqual(clients["other"].recv(8), struct.pack("<q", 2))
+            self.assertEqual(daemon.metric('cpprund_store_connections{store="other"}'), 1)
+        for store in ("", '{store="one"}', '{store="other"}'):
+            self.assertEqual(daemon.metric("cpprund_store_keys" + store), 2, store)
+        self.assertEqual(daemon.metric('cpprund_store_faults_total{store="one"}'), 1)
+        self.assertEqual(daemon.metric('cpprund_store_faults_total{store="other"}'), 0)
+        self.assertEqual(daemon.metric('cpprund_store_requests_total{store="other",op="list_keys"}'), 1)
+        self.assertIn(f"store other is at port {ports['other']}", daemon.words())
+
+    def test_agents_do_not_meet_at_a_store(self):
+        daemon = self.daemon("--store=one=0")
+        with daemon.client(daemon.stores[0]) as client:
+            client.sendall(b"\xc0" + text("run") + text("{}"))
+            self.assertEqual(client.recv(1), b"")
+        self.assertEqual(daemon.metric("cpprund_openings_refused_total"), 0)
+
     def test_garbage_costs_nothing(self):
         daemon = self.daemon()
         for garbage in (b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 100, HELLO + b"\xc0" + text("r") + text("no json"),
@@ -222,7 +258,8 @@ class Operators(DaemonTest):
         return subprocess.run([CPPRUND, *arguments], capture_output=True, text=True, timeout=LIMIT)
 
     def test_bad_options_are_one_sentence_and_2(self):
-        for words in (["--bind", "nowhere:1"], ["--bogus"], ["--config", self.path("none.json")], ["--max-runs=x"]):
+        for words in (["--bind", "nowhere:1"], ["--bogus"], ["--config", self.path("none.json")], ["--max-runs=x"],
+                      ["--store=one"], ["--store=a=1", "--store=a=2"]):
             ended = self.run_daemon(*words)
             self.assertEqual((ended.returncode, ended.stdout), (2, ""), words)
             self.assertRegex(ended.stderr, r"\Acpprund: UsageError: .*\n\Z")
@@ -244,18 +281,42 @@ class Operators(DaemonTest):
             client.sendall(set_request("a", "1") + set_request("b", "2"))
             self.assertEqual(client.recv(1), b"")
 
+    def test_a_file_names_stores(self):
+        path = self.write("c.json", json.dumps({"store": ["one=0", "other=0"]}))
+        daemon = self.daemon("--config", path)
+        for port in daemon.stores:
+            daemon.client(port).close()
+        self.assertEqual(len(daemon.stores), 2)
+
+    def test_a_store_is_bound_as_exactly_and_a_port_in_use_is_named(self):
+        daemon = self.daemon("--store=one=0", bind="127.0.0.2:0")
+        with self.assertRaises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", daemon.stores[0]), timeout=LIMIT)
+        taken = self.run_daemon("--bind=127.0.0.2:0", f"--store=two={daemon.stores[0]}")
+        self.assertEqual(taken.returncode, 4)
+        self.assertIn(f"cannot listen on 127.0.0.2, port {daemon.stores[0]}: Address already in use", taken.stderr)
+
     def test_systemd_passes_sockets_and_hears_of_readiness(self):
         with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, \
                 socket.create_server(("127.0.0.1", 0)) as store, socket.create_server(("127.0.0.1", 0)) as http:
             notify.bind(os.path.join(folder, "notify"))
             notify.settimeout(LIMIT)
-            script = f"exec 3<&{store.fileno()} 4<&{http.fileno()}; LISTEN_FDS=2 LISTEN_PID=$$ exec {CPPRUND} --bind=*:1"
-            process = subprocess.Popen(["bash", "-c", script], pass_fds=[store.fileno(), http.fileno()],
+            read_end, write_end = os.pipe()
+            script = (f"exec 3<&{store.fileno()} 4<&{http.fileno()}; LISTEN_FDS=2 LISTEN_PID=$$ exec {CPPRUND} --bind=*:1 "
+                      f"--store=one=0 --ready-fd={write_end}")
+            process = subprocess.Popen(["bash", "-c", script], pass_fds=[store.fileno(), http.fileno(), write_end],
                                        env={**os.environ, "NOTIFY_SOCKET": notify.getsockname()},
                                        stderr=subprocess.PIPE, text=True)
+            os.close(write_end)
             try:
                 self.assertIn("READY=1", notify.recv(1000).decode())
                 port = http.getsockname()[1]
+                with os.fdopen(read_end) as ready:
+                    passed = [int(line) for line in ready.read().split()]
+                self.assertEqual(passed[:2], [store.getsockname()[1], port])
+                with socket.create_connection(("127.0.0.1", passed[2]), timeout=LIMIT) as client:
+                    client.sendall(HELLO)
+                    self.assertEqual(client.recv(4), struct.pack("<I", 7))
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=LIMIT) as reply:
                     self.assertEqual(reply.read(), b"ok\n")
                 with socket.create_connection(store.getsockname(), timeout=LIMIT) as client:

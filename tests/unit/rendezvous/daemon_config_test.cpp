@@ -69,6 +69,35 @@ TEST(DaemonConfig, BindAddresses) {
   EXPECT_NE(refusal({"--bind", ""}), "");
 }
 
+TEST(DaemonConfig, Stores) {
+  const std::vector<NamedStore> stores = parsed({"--store=a=1", "--store", "b.C-_=0"}).stores;
+  ASSERT_EQ(stores.size(), 2U);
+  EXPECT_EQ(stores[0].name, "a");
+  EXPECT_EQ(stores[0].port, 1);
+  EXPECT_EQ(stores[1].name, "b.C-_");
+  EXPECT_EQ(stores[1].port, 0);
+  EXPECT_THAT(refusal({"--store", "a"}), HasSubstr("--store: 'a' names no port"));
+  EXPECT_THAT(refusal({"--store", "=1"}), HasSubstr("has no name"));
+  EXPECT_THAT(refusal({"--store", "a b=1"}), HasSubstr("has no name"));
+  EXPECT_THAT(refusal({"--store", (std::string(65, 'a') + "=1").c_str()}), HasSubstr("has no name"));
+  for (const char* port : {"a=", "a=x", "a=65536", "a=-1", "a=1 ", "a=0x1"})
+    EXPECT_THAT(refusal({"--store", port}), HasSubstr("has no port")) << port;
+  EXPECT_THAT(refusal({"--store", "a=1", "--store", "a=2"}), HasSubstr("two stores of the name 'a'"));
+  EXPECT_THAT(refusal({"--store", "a=1", "--secret-file", "s"}), HasSubstr("exclude each other"));
+  // Not a second value of the first.
+  EXPECT_NE(refusal({"--store", "a=1", "b=2"}), "");
+}
+
+TEST(DaemonConfig, StoresInTheFileAreATextOrAList) {
+  const ConfigFile list(R"({"store": ["a=1", "b=2"]})");
+  EXPECT_EQ(parsed({list.option()}).stores.size(), 2U);
+  EXPECT_EQ(parsed({list.option(), "--store=c=3"}).stores.at(0).name, "c");
+  const ConfigFile one(R"({"store": "a=1"})");
+  EXPECT_EQ(parsed({one.option()}).stores.size(), 1U);
+  const ConfigFile none(R"({"store": []})");
+  EXPECT_EQ(parsed({none.option()}).stores.size(), 0U);
+}
+
 TEST(DaemonConfig, BadValuesAreRefused) {
   for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{{"--drain-limit", "-1"},
                                                                                      {"--drain-limit", "nan"},
@@ -96,9 +125,9 @@ TEST(DaemonConfig, BadFilesAreRefused) {
   EXPECT_THAT(refusal({"--config", "/nonexistent/file"}),
               HasSubstr("--config: the file '/nonexistent/file' cannot be read: No such file"));
   EXPECT_THAT(refusal({"--config", "/"}), HasSubstr("Is a directory"));
-  for (const char* text :
-       {"", "{", "[]", "{\"max-keys\": []}", "{\"no-such\": 1}", "{\"config\": \"x\"}", "{\"help\": 1}",
-        "{\"max-keys\": \"many\"}", "{\"max-keys\": 1, \"max-keys\": 2}"}) {
+  for (const char* text : {"", "{", "[]", "{\"max-keys\": []}", "{\"no-such\": 1}", "{\"config\": \"x\"}",
+                           "{\"help\": 1}", "{\"max-keys\": \"many\"}", "{\"max-keys\": 1, \"max-keys\": 2}",
+                           "{\"max-keys\": [1]}", "{\"store\": [[]]}", "{\"store\": {}}"}) {
     const ConfigFile file(text);
     EXPECT_NE(refusal({file.option()}), "") << text;
   }

@@ -15,11 +15,14 @@ using ::testing::HasSubstr;
 
 DaemonReading full_reading() {
   DaemonReading reading;
-  reading.store.requests[static_cast<std::size_t>(store::Op::Set)] = 3;
-  reading.store.turns = 5;
-  reading.store.turns_within = {0, 1, 2, 3, 4, 5, 5, 5};
-  reading.store.turn_time = std::chrono::microseconds(1500);
-  reading.store.keys = 2;
+  store::StoreUse use;
+  use.requests[static_cast<std::size_t>(store::Op::Set)] = 3;
+  use.turns = 5;
+  use.turns_within = {0, 1, 2, 3, 4, 5, 5, 5};
+  use.turn_time = std::chrono::microseconds(1500);
+  use.keys = 2;
+  reading.stores = {{"", use}, {"other", {}}};
+  reading.stores[1].use.keys = 7;
   reading.runs = {{"a\"b\\c\n\xff", 4, {1, 3, 2, true}}};
   reading.runs_opened = 9;
   return reading;
@@ -32,7 +35,11 @@ TEST(Metrics, HaveTheValues) {
         "cpprund_store_turn_seconds_bucket{le=\"1e-05\"} 0\n",
         "cpprund_store_turn_seconds_bucket{le=\"1\"} 5\n",
         "cpprund_store_turn_seconds_bucket{le=\"+Inf\"} 5\n", "cpprund_store_turn_seconds_sum 0.0015\n",
-        "cpprund_store_turn_seconds_count 5\n", "cpprund_store_keys 2\n", "cpprund_runs 1\n",
+        "cpprund_store_turn_seconds_count 5\n", "cpprund_store_keys 2\n",
+        "cpprund_store_keys{store=\"other\"} 7\n",
+        "cpprund_store_requests_total{store=\"other\",op=\"set\"} 0\n",
+        "cpprund_store_turn_seconds_bucket{store=\"other\",le=\"+Inf\"} 0\n",
+        "cpprund_store_turn_seconds_count{store=\"other\"} 0\n", "cpprund_runs 1\n",
         "cpprund_runs_opened_total 9\n", "cpprund_run_agents{run=\"a\\\"b\\\\c??\"} 4\n",
         "cpprund_run_restarts{run=\"a\\\"b\\\\c??\"} 2\n",
         "cpprund_run_running{run=\"a\\\"b\\\\c??\"} 1\n"}) {
