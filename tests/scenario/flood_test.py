@@ -23,6 +23,7 @@ GROWTH_AFTER_FULL, GROWTH = 2 << 10, 8 << 10
 CAUSES = ["its first bytes are not those of a store client", "a key is longer than 8192 bytes",
           "a value is longer than 8388608 bytes", "a request names more than 131072 keys",
           "a request is longer than 32 MiB", "it sent an opcode the protocol does not have",
+          "it speaks TLS, and no secret is used here: give --secret-file on every node, or on none",
           "it did not say within the time limit that it is a store client"]
 
 
