@@ -304,7 +304,7 @@ rendezvous::StoreEndpoint JobStores::open_worker_store(const std::string& own_ad
 store::StoreServerConfig JobStores::worker_config() const {
   store::StoreServerConfig config;
   config.secret = config_.secret;
-  if (config_.store_proxy) config.linked_run = config_.run_id;
+  config.linked_run = config_.run_id;
   return config;
 }
 

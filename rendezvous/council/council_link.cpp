@@ -12,7 +12,6 @@
 namespace cpprun::rendezvous {
 namespace {
 
-using asio::ip::tcp;
 using async::Clock;
 using async::Deadline;
 

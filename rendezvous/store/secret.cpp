@@ -69,7 +69,7 @@ int use_session(SSL* tls, const EVP_MD*, const unsigned char** identity, std::si
 // ---- OpenSSL's own socket BIO would raise SIGPIPE.
 
 int fd_of(BIO* bio) {
-  return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
+  return *static_cast<const int*>(BIO_get_data(bio));
 }
 
 int retried(BIO* bio, ssize_t n, int flag) {
@@ -89,6 +89,11 @@ int read_socket(BIO* bio, char* bytes, int length) {
   return retried(bio, n, BIO_FLAGS_READ);
 }
 
+int free_socket(BIO* bio) {
+  delete static_cast<int*>(BIO_get_data(bio));
+  return 1;
+}
+
 long control_socket(BIO* bio, int command, long, void*) {
   if (command == BIO_CTRL_EOF) return BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0 ? 1 : 0;
   return command == BIO_CTRL_FLUSH ? 1 : 0;
@@ -101,6 +106,7 @@ BIO_METHOD* socket_method() {
     BIO_meth_set_write(made, write_socket);
     BIO_meth_set_read(made, read_socket);
     BIO_meth_set_ctrl(made, control_socket);
+    BIO_meth_set_destroy(made, free_socket);
     return made;
   }();
   return method;
@@ -134,7 +140,7 @@ ByteStream over(SSL_CTX* context, int fd, void (*role)(SSL*)) {
   std::unique_ptr<SSL, ByteStream::FreeTls> tls(SSL_new(context));
   BIO* bio = tls ? BIO_new(socket_method()) : nullptr;
   if (!bio) fail("another connection");
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)));
+  BIO_set_data(bio, new int(fd));
   BIO_set_init(bio, 1);
   SSL_set_bio(tls.get(), bio, bio);
   role(tls.get());

@@ -68,7 +68,7 @@ class StoreConnection {
   awaitable<void> greet(Deadline deadline);
   awaitable<void> open_run(Opening opening, Deadline deadline);
   awaitable<void> open_link(Linking link, Deadline deadline);
-  awaitable<std::uint8_t> ask(const Request& request, const char* no_store_of_ours, Deadline deadline);
+  awaitable<std::uint8_t> ask(const Request& request, const char* else_there, Deadline deadline);
   bool read_some();
   StoreError broken();
   awaitable<bool> wait_socket(Deadline deadline);

@@ -95,6 +95,7 @@ void StoreProxy::put_off() {
 
 void StoreProxy::lead_to(StoreEndpoint store) {
   store_ = std::move(store);
+  server_.pause();  // what comes now is the new store's
   close_clients();
   if (link_) link_->cancel();
   led_.notify_all();

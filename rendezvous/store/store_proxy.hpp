@@ -50,9 +50,9 @@ class StoreProxy : private RequestHandler {
  private:
   using Connection = std::unique_ptr<StoreConnection>;
 
-  Fault serve(ConnectionId client, const Request& request, std::string& reply, Wakeups& woken) override;
-  bool finish(ConnectionId client) override;
-  void forget(ConnectionId client) override;
+  Fault serve(ConnectionId id, const Request& request, std::string& reply, Wakeups& woken) override;
+  bool finish(ConnectionId id) override;
+  void forget(ConnectionId id) override;
 
   awaitable<void> keep_link();
   awaitable<void> carry(async::TaskGroup& tasks);

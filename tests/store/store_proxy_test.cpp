@@ -27,7 +27,10 @@ class Proxied {
     thread_ = std::thread([this] { context_.run(); });
   }
   ~Proxied() {
-    in_thread([this] { tasks_.cancel(); });
+    in_thread([this] {
+      tasks_.cancel();
+      work_.reset();
+    });
     thread_.join();
   }
   Proxied(const Proxied&) = delete;
@@ -74,9 +77,6 @@ class Proxied {
   std::unique_ptr<StoreProxy> proxy_;
   async::TaskGroup tasks_{context_.get_executor()};
   std::thread thread_;
-
- public:
-  void let_end() { work_.reset(); }
 };
 
 class StoreProxyTest : public testing::TestWithParam<bool> {
@@ -86,7 +86,6 @@ class StoreProxyTest : public testing::TestWithParam<bool> {
     store = proxied.add_store();
     proxied.lead_to(store);
   }
-  ~StoreProxyTest() override { proxied.let_end(); }
 
   Proxied proxied;
   std::size_t store = 0;
@@ -197,7 +196,24 @@ TEST_P(StoreProxyTest, WhoComesBeforeTheStoreIsServedWhenItIsThere) {
   client.send(validate_bytes() + add_bytes("/n", 3));
   early.lead_to(early.add_store());
   EXPECT_EQ(client.receive(8), number_bytes<std::int64_t>(3));
-  early.let_end();
+}
+
+TEST(StoreLink, WhatIsNoFrameOfAProxysEndsIt) {
+  Proxied proxied;
+  const std::size_t store = proxied.add_store();
+  const std::string link = validate_bytes() + op_bytes(Op::Link) + text_bytes("run");
+  const std::string header = number_bytes<std::uint32_t>(1);
+  for (const std::string& frame : {
+           header + number_bytes<std::uint32_t>(kMaxRequestBytes + 1),             // too long, by its header
+           header + number_bytes<std::uint32_t>(1) + "\x77",                       // no opcode of c10d's
+           header + number_bytes<std::uint32_t>(5) + op_bytes(Op::Link) + "1234",  // a link in a link
+           header + number_bytes<std::uint32_t>(6) + ping_bytes(1) + op_bytes(Op::ListKeys)  // two requests
+       }) {
+    RawClient client(proxied.store_port(store));
+    EXPECT_EQ(client.ask(link, 1), kStop);
+    client.send(frame);
+    EXPECT_TRUE(client.closed_by_peer());
+  }
 }
 
 TEST_P(StoreProxyTest, AStoreOfAnotherRunGivesNothing) {
