@@ -17,7 +17,7 @@ import sys
 VALIDATE = b"\0" + struct.pack("<I", 0x3C85F7CE)
 SET, GET, CHECK, WAIT, PING = b"\x01", b"\x03", b"\x05", b"\x06", b"\x0d"
 PATIENCE = 60  # seconds, for whatever the server is to do
-UNANSWERED = 200  # refusals that are looked for later, so that the server need not answer one by one
+UNANSWERED = 1000  # refusals that are looked for later, so that the server need not answer one by one
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing is a reset, and leaves no TIME_WAIT here
 
 
@@ -102,10 +102,10 @@ class Flood:
             return client.close()
         sys.exit("the server took a request of 160 MiB")
 
-    def wait_until_given_up(self):
+    def begin_a_hello(self):
         client = self.connect()
         client.sendall(HALF_A_HELLO)
-        self.expect_end(HALF_A_HELLO, client)
+        return client
 
 
 def pause(word):
@@ -118,6 +118,7 @@ def main():
     most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     flood = Flood(port, most_open)
+    unfinished = flood.begin_a_hello()
     flood.send_too_long_a_request()
     full = False
     while flood.made < attempts:
@@ -128,7 +129,7 @@ def main():
     while flood.refused:
         flood.expect_end(*flood.refused.popleft())
     pause("made")
-    flood.wait_until_given_up()
+    flood.expect_end(HALF_A_HELLO, unfinished)
 
 
 if __name__ == "__main__":

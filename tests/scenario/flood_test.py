@@ -98,7 +98,7 @@ class FloodTest(DaemonTest):
     def normal_client(self, port, connects=True):
         normal = NormalClient(port, connects)
         self.addCleanup(normal.end)
-        self.assert_turns(normal, 100)
+        self.assert_turns(normal, 20)
         return normal
 
     def assert_turns(self, normal, count):
@@ -117,7 +117,7 @@ class Floods(FloodTest):
             made = self.memory_at("made", flood, pid)
             flood.communicate()
             self.assertEqual(flood.returncode, 0)
-        self.assert_turns(normal, 100)
+        self.assert_turns(normal, 20)
         self.assertIsNone(normal.end())
         self.assertLessEqual(made - full, GROWTH_AFTER_FULL, (before, full, made))
         self.assertLessEqual(resident(pid) - before, GROWTH, (before, full, made))
@@ -164,9 +164,9 @@ class Limits(FloodTest):
                 client = stack.enter_context(socket.create_connection(("127.0.0.1", daemon.port), PATIENCE))
                 client.sendall(HELLO)
             self.assertTrue(until(lambda: words in daemon.words(), PATIENCE), daemon.words())
-            self.assert_turns(normal, 100)
+            self.assert_turns(normal, 20)
         with daemon.client():
-            self.assert_turns(normal, 100)
+            self.assert_turns(normal, 20)
         self.assertEqual(daemon.words().count("accepting no more connections"), 1, daemon.words())
 
     def test_of_connections(self):
