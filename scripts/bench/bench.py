@@ -27,7 +27,8 @@ class Program:
     """A benchmark program of ours, with line after line on stdout."""
 
     def __init__(self, *command):
-        self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        bufsize=0)  # what is buffered here, select() does not see
         self.pid = self.process.pid
 
     def line(self) -> str:

@@ -8,9 +8,8 @@
 //   hold CONNECTIONS       opens these and keeps them until stdin ends. For every further line on stdin those
 //       that were answered ask again. An answer counts unless none has come for a second before it
 //   exchange WORKERS PORTS_FILE   connects so many to each of the ports in the file, which lead to one store;
-//   each sets
-//       a key of its own and counts itself, the last one sets a key that all wait for, and then each reads 8
-//       keys, as workers do that form a process group
+//       each sets a key of its own and counts itself, the last one sets a key that all wait for, and then each
+//       reads 8 keys, as workers do that form a process group. The connections stay until stdin ends
 // Prints "ready", begins when a line comes on stdin, and prints a line of JSON (`hold`: for every line).
 
 #include <sys/resource.h>
@@ -274,12 +273,14 @@ class Exchanging {
   std::pair<std::string, std::size_t> next(std::string_view answer) {
     switch (step_++) {
       case 0:
-        return {set(key(number_), value(number_)) + store::add_bytes("/count", 1), sizeof(std::int64_t)};
+        return {store::set_bytes(key(number_), value(number_)) + store::add_bytes("/count", 1),
+                sizeof(std::int64_t)};
       case 1: {
         std::int64_t count = 0;
         std::memcpy(&count, answer.data(), sizeof count);
         const bool last = count == static_cast<std::int64_t>(all_);
-        return {(last ? set("/all", "x") : std::string()) + store::key_list_bytes(store::Op::Wait, {"/all"}),
+        return {(last ? store::set_bytes("/all", "x") : std::string()) +
+                    store::key_list_bytes(store::Op::Wait, {"/all"}),
                 1};
       }
       case 2: {
@@ -300,9 +301,6 @@ class Exchanging {
  private:
   static constexpr std::size_t kRead = 8;
 
-  static std::string set(std::string_view key, std::string_view value) {
-    return store::set_bytes(key, value);
-  }
   static std::string key(std::size_t number) { return "/worker/" + std::to_string(number); }
   static std::string value(std::size_t number) { return "address of " + std::to_string(number); }
   std::size_t other(std::size_t i) const { return (number_ + i * (all_ / kRead) + i) % all_; }
@@ -332,6 +330,8 @@ void exchange(Crowd& crowd, std::size_t workers, const std::vector<int>& ports) 
     if (crowd.collect(kPatience, answered) == 0) fail("an answer does not come");
   }
   measurement.report();
+  while (next_line()) {  // the connections are counted meanwhile
+  }
 }
 
 std::vector<int> ports_in(const char* path) {
