@@ -254,7 +254,10 @@ void set_store_access(LaunchConfig& config, const RawOptions& raw) {
   } catch (const store::SecretError& error) {
     throw BadValue{"--secret-file", error.what(), ""};
   }
-  config.secret_is_open = store::readable_by_others(raw.secret_file);
+  if (store::readable_by_others(raw.secret_file)) {
+    config.notices.emplace_back(
+        "other users of this machine can read the file of --secret-file: 'chmod 600' it");
+  }
 }
 
 void set_ends(LaunchConfig& config, const RawOptions& raw) {

@@ -73,13 +73,13 @@ worker::Variables own_variables(const DryRun& plan, const LaunchConfig& config, 
   env.world_size = env.local_world_size = env.role_world_size = plan.spec.local_world_size;
   env.role_name = plan.spec.role;
   const bool several = config.meets_peers();
-  env.master_addr = config.standalone ? kLoopback : config.master_addr;
+  env.master_addr = config.keeps_to_itself() ? kLoopback : config.master_addr;
   if (several) env.master_addr = config.endpoints.front().host;
   env.master_port = several ? *config.endpoints.front().port : config.master_port.value_or(0);
-  if (config.store_proxy) {
-    env.rank0_addr = several ? env.master_addr : kLoopback;
+  if (config.store_proxy) env.rank0_addr = env.master_addr;
+  if (config.store_proxy && several) {
     env.master_addr = kLoopback;
-    if (several) env.master_port = 0;
+    env.master_port = 0;
   }
   env.max_restarts = plan.spec.max_restarts;
   env.run_id = config.run_id;

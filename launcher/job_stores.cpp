@@ -71,14 +71,10 @@ bool somebody_listens(asio::io_context& io, std::uint16_t port) {
 
 // Once, by the nodes that others reach.
 void warn_of_open_stores(const LaunchConfig& config) {
-  if (config.secret_is_open) {
-    spdlog::warn("other users of this machine can read the file of --secret-file: 'chmod 600' it");
-  }
   if (config.max_nodes == 1 || config.secret) return;
   spdlog::warn(
       "the stores of this run answer whoever reaches them, as torchrun's do; where the network is not yours "
-      "alone, "
-      "give --secret-file on every node");
+      "alone, give --secret-file on every node");
 }
 
 std::string etcd_prefix(const LaunchConfig& config) {
@@ -127,7 +123,7 @@ awaitable<void> JobStores::open() {
   warn_of_open_stores(config_);
   if (!config_.meets_peers()) {
     std::optional<asio::ip::address> address;  // every interface, unless nobody outside may come
-    if (config_.standalone || config_.store_proxy) address = asio::ip::address_v4::loopback();
+    if (config_.keeps_to_itself()) address = asio::ip::address_v4::loopback();
     workers_ = std::make_unique<store::StoreServer>(
         store::bind_acceptor(io_, address, config_.master_port.value_or(0)));
     co_return;
@@ -233,7 +229,7 @@ std::unique_ptr<rendezvous::RendezvousHandler> JobStores::make_handler() {
   };
   if (!config_.meets_peers()) {
     return std::make_unique<rendezvous::SoloRendezvous>(
-        config_.standalone || config_.store_proxy ? kLoopback : config_.master_addr, config_.nproc_per_node,
+        config_.keeps_to_itself() ? kLoopback : config_.master_addr, config_.nproc_per_node,
         config_.max_restarts, open_store);
   }
   rendezvous::DynamicRendezvousConfig config;

@@ -49,11 +49,12 @@ struct LaunchConfig {
       endpoints;  // where agents meet, each with a port; none: this one is alone
 
   bool meets_peers() const { return !endpoints.empty(); }
+  // The workers' store is on 127.0.0.1, where nobody else can reach it.
+  bool keeps_to_itself() const { return standalone || (store_proxy && !meets_peers()); }
   std::string master_addr = "127.0.0.1";
   std::optional<std::uint16_t> master_port;
   std::optional<std::string> local_addr;
   std::shared_ptr<const store::Secret> secret;  // of the job; null: none
-  bool secret_is_open = false;                  // its file can be read by other users
   bool store_proxy = false;                     // workers reach their store through their own node's agent
 
   // what to run

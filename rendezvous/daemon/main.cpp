@@ -72,12 +72,11 @@ class Daemon {
     server_ = std::make_unique<store::StoreServer>(
         passed.empty() ? store::bind_acceptor(io_, config.bind.address, config.bind.port)
                        : adopt(io_, passed[0]),
-        store::StoreServerConfig{&registry_, true, std::nullopt, config.secret, config.store});
+        store::StoreServerConfig{.desk = &registry_, .secret = config.secret, .limits = config.store});
     for (const NamedStore& store : config.stores) {
-      stores_.push_back(
-          {store.name, std::make_unique<store::StoreServer>(
-                           store::bind_acceptor(io_, config.bind.address, store.port),
-                           store::StoreServerConfig{nullptr, true, std::nullopt, nullptr, config.store})});
+      stores_.push_back({store.name, std::make_unique<store::StoreServer>(
+                                         store::bind_acceptor(io_, config.bind.address, store.port),
+                                         store::StoreServerConfig{.limits = config.store})});
     }
     if (passed.size() > 1) {
       http_ = serve_http(adopt(io_, passed[1]));

@@ -33,8 +33,7 @@ constexpr std::chrono::milliseconds kStallLimit = kStalledReaderLifetime;
 
 StoreProxy::StoreProxy(asio::ip::tcp::acceptor acceptor, ProxyConfig config)
     : config_(std::move(config)),
-      server_(std::move(acceptor), StoreServerConfig{nullptr, true, std::nullopt, nullptr, config_.limits},
-              *this),
+      server_(std::move(acceptor), StoreServerConfig{.limits = config_.limits}, *this),
       led_(server_.executor()),
       to_send_(server_.executor()) {}
 

@@ -94,7 +94,7 @@ class StoreServer::Impl {
   void watch_limit(ConnectionId id);
   void close(ConnectionId id);
   void hand_over(ConnectionId id);
-  void log_fault(const tcp::endpoint& peer, Fault fault);
+  void note_fault(const tcp::endpoint& peer, Fault fault);
   void close_all();
 
   struct Watch {
@@ -186,7 +186,7 @@ int StoreServer::Impl::accept_one() {
   if (fd < 0) return errno == EAGAIN || is_shortage(errno) ? errno : 0;  // else: that peer has gone again
   peer.resize(length);
   if (refusals_.exceeded(peer.address(), Clock::now())) {
-    log_fault(peer, Fault::RefusedTooOften);
+    note_fault(peer, Fault::RefusedTooOften);
     ::close(fd);
     return 0;
   }
@@ -252,7 +252,7 @@ void StoreServer::Impl::serve_ready() {
         state = StoreSession::State::Left;
       }
       if (work_.fault_behind_link != Fault::None) {
-        log_fault(session->peer(), std::exchange(work_.fault_behind_link, Fault::None));
+        note_fault(session->peer(), std::exchange(work_.fault_behind_link, Fault::None));
       }
       settle(id, state);
       tell_woken();
@@ -286,7 +286,7 @@ void StoreServer::Impl::resume() {
 void StoreServer::Impl::settle(ConnectionId id, StoreSession::State state) {
   StoreSession& session = *sessions_[id];
   if (state == StoreSession::State::Opened) return hand_over(id);
-  if (state == StoreSession::State::Faulty) log_fault(session.peer(), session.fault());
+  if (state == StoreSession::State::Faulty) note_fault(session.peer(), session.fault());
   if (state == StoreSession::State::Ended || state == StoreSession::State::Faulty) {
     if (!work_.handler.finish(id)) return close(id);
     session.stop_reading();
@@ -326,14 +326,14 @@ awaitable<void> StoreServer::Impl::enforce_limits() {
         watches_.push({limit->when, id});
         continue;
       }
-      log_fault(sessions_[id]->peer(), limit->fault);
+      note_fault(sessions_[id]->peer(), limit->fault);
       close(id);
     }
   }
 }
 
 // Once for each cause, so that a flood of bad clients does not become a flood of lines.
-void StoreServer::Impl::log_fault(const tcp::endpoint& peer, Fault fault) {
+void StoreServer::Impl::note_fault(const tcp::endpoint& peer, Fault fault) {
   ++use_.faults;
   if (fault == Fault::NoSecret || fault == Fault::OtherSecret) refusals_.failed(peer.address(), Clock::now());
   const bool first = !std::exchange(logged_[static_cast<std::size_t>(fault)], true);
@@ -345,7 +345,7 @@ void StoreServer::Impl::log_fault(const tcp::endpoint& peer, Fault fault) {
 }
 
 void StoreServer::Impl::close(ConnectionId id, Fault why) {
-  if (why != Fault::None) log_fault(sessions_[id]->peer(), why);
+  if (why != Fault::None) note_fault(sessions_[id]->peer(), why);
   close(id);
 }
 

@@ -53,6 +53,7 @@ StoreSession::Released StoreSession::release() {
 }
 
 void StoreSession::close(SessionWork& work) {
+  if (fault_ == Fault::NoSecret || fault_ == Fault::TlsHello) refuse_tls(work.input);
   work.handler.forget(id_);
   if (link_) link_->close(work);
 }
@@ -75,18 +76,12 @@ void StoreSession::refuse_tls(std::span<char> scratch) {
 
 StoreSession::State StoreSession::on_readable(SessionWork& work) {
   const ssize_t n = stream_.receive(work.input);
+  if (n < 0) return lost();
   if (n == 0) return State::Ended;
-  State state = State::Open;
-  if (n < 0) {
-    state = lost();
-  } else if (const std::string_view fresh(work.input.data(), static_cast<std::size_t>(n)); inbox_.empty()) {
-    state = serve(fresh, work);
-  } else {
-    inbox_.append(fresh);
-    state = serve(inbox_, work);
-  }
-  if (fault_ == Fault::NoSecret || fault_ == Fault::TlsHello) refuse_tls(work.input);
-  return state;
+  const std::string_view fresh(work.input.data(), static_cast<std::size_t>(n));
+  if (inbox_.empty()) return serve(fresh, work);
+  inbox_.append(fresh);
+  return serve(inbox_, work);
 }
 
 StoreSession::State StoreSession::on_writable(SessionWork& work) {

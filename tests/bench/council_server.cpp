@@ -32,10 +32,8 @@ int main(int argc, char** argv) {
   launcher::raise_open_file_limit();
   asio::io_context io{1};
   store::RunDesk desk(io.get_executor(), argv[1]);
-  store::StoreServerConfig port;
-  port.desk = &desk;
-  port.torchrun_agents = false;
-  store::StoreServer server(store::bind_acceptor(io, asio::ip::address_v4::loopback(), 0), port);
+  store::StoreServer server(store::bind_acceptor(io, asio::ip::address_v4::loopback(), 0),
+                            {.desk = &desk, .torchrun_agents = false});
   rendezvous::CouncilConfig config;
   config.run_id = argv[1];
   config.endpoints = {{"127.0.0.1", server.port()}};

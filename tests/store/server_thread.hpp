@@ -28,7 +28,8 @@ namespace cpprun::store {
 class ServerThread {
  public:
   explicit ServerThread(ServerLimits limits = {})
-      : server_(bind_acceptor(context_, asio::ip::address_v4::loopback(), 0), config_with(limits)),
+      : server_(bind_acceptor(context_, asio::ip::address_v4::loopback(), 0),
+                StoreServerConfig{.limits = limits}),
         tasks_(context_.get_executor()) {
     tasks_.start(server_.run());
     thread_ = std::thread([this] { context_.run(); });
@@ -53,11 +54,6 @@ class ServerThread {
   std::uint16_t port() const { return server_.port(); }
 
  private:
-  static StoreServerConfig config_with(ServerLimits limits) {
-    StoreServerConfig config;
-    config.limits = limits;
-    return config;
-  }
   void in_thread(const std::function<void()>& work) {
     std::packaged_task<void()> task(work);
     std::future<void> done = task.get_future();
