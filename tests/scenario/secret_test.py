@@ -1,11 +1,10 @@
 """--secret-file and --store-proxy: who is let in, who is not and why, and what the workers see of it."""
 import os
 import socket
-import struct
-import subprocess
 import unittest
 
-from harness import BIN, ScenarioTest, free_port, until
+from daemon import HELLO, DaemonTest
+from harness import free_port, until
 
 # Two workers a node meet at their store as a process group does: each sets a key and counts itself, all wait.
 MEET = r'''
@@ -33,10 +32,9 @@ with open(os.path.join(os.environ["CASE"], "met." + rank.decode()), "w") as out:
     print(os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"], os.environ.get("CPPRUN_RANK0_ADDR"),
           os.environ["TORCHELASTIC_RESTART_COUNT"], file=out)
 '''
-VALIDATE_AND_PING = b"\x00" + struct.pack("<I", 0x3C85F7CE) + b"\x0d" + struct.pack("<I", 7)
 
 
-class SecretTest(ScenarioTest):
+class SecretTest(DaemonTest):
     def setUp(self):
         super().setUp()
         self.port = free_port()
@@ -113,21 +111,13 @@ class LetIn(SecretTest):
         self.assertNotIn("warning", job.err)
 
     def test_through_cpprund(self):
-        read_end, write_end = os.pipe()
-        daemon = subprocess.Popen([os.path.join(BIN, "cpprund"), "--bind=127.0.0.1:0", f"--secret-file={self.secret}",
-                                   f"--ready-fd={write_end}"], pass_fds=[write_end], stderr=subprocess.PIPE)
-        try:
-            os.close(write_end)
-            with os.fdopen(read_end) as ready:
-                self.port = int(ready.readline())
-            self.check(secret=self.secret)
-            stranger = self.node(0, "true", host=0)
-            self.assertEqual(self.end(stranger), [3], stranger.err)
-            self.assertIn("it asks for a secret", stranger.err)
-        finally:
-            daemon.terminate()
-            errors = daemon.communicate()[1].decode()
-        self.assertIn("does not use the secret", errors)
+        daemon = self.daemon(f"--secret-file={self.secret}")
+        self.port = daemon.port
+        self.check(secret=self.secret)
+        stranger = self.node(0, "true", host=0)
+        self.assertEqual(self.end(stranger), [3], stranger.err)
+        self.assertIn("it asks for a secret", stranger.err)
+        self.assertIn("does not use the secret", daemon.words())
 
 
 class Refused(SecretTest):
@@ -169,7 +159,7 @@ class Refused(SecretTest):
 
     def test_whatever_else_learns_nothing(self):
         leader = self.leader(secret=self.secret)
-        for first in (VALIDATE_AND_PING, b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 100, b"\x80" * 64):
+        for first in (HELLO, b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 100, b"\x80" * 64):
             with socket.create_connection(("127.0.0.1", self.port), timeout=30) as stranger:
                 stranger.sendall(first)
                 stranger.shutdown(socket.SHUT_WR)
@@ -188,7 +178,7 @@ class Refused(SecretTest):
         leader = self.leader(secret=self.secret)
         for _ in range(40):
             with socket.create_connection(("127.0.0.1", self.port), timeout=30) as stranger:
-                stranger.sendall(VALIDATE_AND_PING)
+                stranger.sendall(HELLO)
                 try:
                     while stranger.recv(4096):
                         pass
