@@ -8,8 +8,8 @@
 //   hold CONNECTIONS       opens these and keeps them until stdin ends. For every further line on stdin those
 //       that were answered ask again. An answer counts unless none has come for a second before it
 //   exchange WORKERS PORTS_FILE   connects so many to each of the ports in the file, which lead to one store;
-//       each sets a key of its own and counts itself, the last one sets a key that all wait for, and then each
-//       reads 8 keys, as workers do that form a process group. The connections stay until stdin ends
+//       each sets a key of its own and counts itself, the last one sets a key that all wait for, and then
+//       each reads 8 keys, as workers do that form a process group. Connections stay until stdin ends
 // Prints "ready", begins when a line comes on stdin, and prints a line of JSON (`hold`: for every line).
 
 #include <sys/resource.h>
