@@ -86,12 +86,14 @@ class Changes(ElasticTest):
         self.assertRegex(first.err, "not counted, since a node was lost|had lost touch and has stopped its workers")
 
     def test_a_failure_without_a_lost_node_is_charged(self):
-        jobs = [self.member(name, "1:2", "--max-restarts=1") for name in "ab"]
-        for name in "ab":
-            self.wait_for_start(name, 1)
+        jobs = [self.member("a", "1:2", "--max-restarts=1")]
+        self.wait_for_start("a", 1)
+        jobs.append(self.member("b", "1:2", "--max-restarts=1"))
+        self.wait_for_start("a", 2)
+        self.wait_for_start("b", 1)
         self.write("fail.b", "")
-        for name in "ab":
-            self.assertRegex(self.wait_for_start(name, 2), "^1 ./2 ")
+        self.assertEqual(self.wait_for_start("a", 3), "1 0/2 0/2")
+        self.assertEqual(self.wait_for_start("b", 2), "1 1/2 1/2")
         self.write("fail.a", "")
         self.assertEqual(self.end(*jobs), [1, 1])
 
