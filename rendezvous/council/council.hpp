@@ -17,8 +17,8 @@
 #include "rendezvous/council/frames.hpp"
 #include "rendezvous/farewell.hpp"
 #include "rendezvous/membership.hpp"
-#include "rendezvous/store/run_desk.hpp"
 #include "rendezvous/store/host_lookup.hpp"
+#include "rendezvous/store/run_desk.hpp"
 #include "rendezvous/store/store_client.hpp"
 
 namespace cpprun::rendezvous {
