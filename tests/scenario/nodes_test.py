@@ -270,6 +270,13 @@ class Joining(NodesTest):
         self.assertIn(f"timed out: no agent served the rendezvous within 1 s: cannot connect to the store at "
                       f"127.0.0.1:{self.port}: Connection refused", job.err)
 
+    def test_time_out_where_nobody_answers(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            self.port = silent.getsockname()[1]
+            job = self.node(1, "--rdzv-conf=timeout=0.3", "--no-python", "true")
+            self.assertEqual(self.end(job), [3])
+        self.assertIn(f"no agent served the rendezvous within 300 ms: no answer has come from 127.0.0.1:{self.port}", job.err)
+
     def test_another_run_and_another_size_are_refused(self):
         first = self.node(0, "--no-python", "true")
         other = self.node(1, "--no-python", "true", run="other")
