@@ -90,10 +90,14 @@ class Noticed(ScenarioTest):
         for arguments, env, expected in (
                 (("-r", "0:3,9:1", "-n2"), {}, "--redirects: no worker of this node has the local rank 9"),
                 (("-t", "2:1", "-n2"), {}, "--tee: no worker of this node has the local rank 2"),
-                (("--local-ranks-filter=0,9",), {}, "--local-ranks-filter: no worker of this node has the local rank 9"),
-                (("--rdzv-backend=c10d", f"--rdzv-endpoint={twice},{twice}"), {}, f"--rdzv-endpoint: '{twice}' is there twice"),
-                ((), {"PET_RDZV_ID": "a\nb"}, "--rdzv-id (PET_RDZV_ID): 'a\\x0ab' holds characters that cannot be seen"),
-                ((), {"LOGLEVEL": "FOO"}, "LOGLEVEL: 'FOO' is none of DEBUG, INFO, WARNING, ERROR and CRITICAL; it counts as INFO"),
+                (("--local-ranks-filter=0,9",), {},
+                 "--local-ranks-filter: no worker of this node has the local rank 9"),
+                (("--rdzv-backend=c10d", f"--rdzv-endpoint={twice},{twice}"), {},
+                 f"--rdzv-endpoint: '{twice}' is there twice"),
+                ((), {"PET_RDZV_ID": "a\nb"},
+                 "--rdzv-id (PET_RDZV_ID): 'a\\x0ab' holds characters that cannot be seen"),
+                ((), {"LOGLEVEL": "FOO"},
+                 "LOGLEVEL: 'FOO' is none of DEBUG, INFO, WARNING, ERROR and CRITICAL; it counts as INFO"),
                 ((), {"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "abc"},
                  "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT: 'abc' is not a positive number of seconds; "
                  "nobody looks for stuck workers")):
