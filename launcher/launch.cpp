@@ -19,7 +19,6 @@
 #include "launcher/job_stores.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/local_runner.hpp"
-#include "launcher/process/open_files.hpp"
 #include "launcher/process/patient_write.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/process/visible_device.hpp"
@@ -27,6 +26,7 @@
 #include "launcher/vital_task.hpp"
 #include "launcher/worker_command.hpp"
 #include "rendezvous/async/failure_of.hpp"
+#include "rendezvous/open_files.hpp"
 #include "rendezvous/this_host.hpp"
 
 extern char** environ;
@@ -132,7 +132,7 @@ WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
   spec.signal_mask = signal_mask;
   // As they are now: this process may have more for its own connections, and select(2) in a worker counts on
   // few.
-  spec.open_files = open_file_limits();
+  spec.open_files = rendezvous::open_file_limits();
   return spec;
 }
 

@@ -8,10 +8,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "launcher/process/patient_write.hpp"
+#include "rendezvous/text.hpp"
 
 namespace cpprun::launcher {
 namespace {
@@ -36,16 +38,7 @@ class StandardErrorSink : public spdlog::sinks::base_sink<spdlog::details::null_
  private:
   // What users typed may hold control characters; a terminal must not act on them.
   void append(std::string_view line) {
-    static constexpr char kHex[] = "0123456789abcdef";
-    for (const char c : line.substr(0, line.size() - 1)) {
-      const unsigned char byte = static_cast<unsigned char>(c);
-      if (byte >= 0x20 && byte != 0x7f) {
-        pending_ += c;
-      } else {
-        pending_ += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-      }
-    }
-    pending_ += '\n';
+    pending_.append(rendezvous::escaped(line.substr(0, line.size() - 1))).append("\n");
   }
   void write_pending(std::chrono::milliseconds patience) {
     pending_.erase(0, write_patiently(STDERR_FILENO, pending_, patience));
@@ -54,15 +47,14 @@ class StandardErrorSink : public spdlog::sinks::base_sink<spdlog::details::null_
   std::string pending_;
 };
 
-spdlog::level::level_enum level_from_environment() {
-  const char* value = std::getenv("LOGLEVEL");
-  std::string name = value ? value : "INFO";
+std::optional<spdlog::level::level_enum> level_called(std::string name) {
   for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   if (name == "DEBUG") return spdlog::level::debug;
   if (name == "WARNING" || name == "WARN") return spdlog::level::warn;
   if (name == "ERROR") return spdlog::level::err;
   if (name == "CRITICAL" || name == "FATAL") return spdlog::level::critical;
-  return spdlog::level::info;
+  if (name == "INFO") return spdlog::level::info;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -71,8 +63,13 @@ void set_up_log() {
   const std::shared_ptr<spdlog::logger> logger =
       std::make_shared<spdlog::logger>("cpprun", std::make_shared<StandardErrorSink>());
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e cpprun %l: %v");
-  logger->set_level(level_from_environment());
+  const char* level = std::getenv("LOGLEVEL");
+  logger->set_level(level_called(level ? level : "").value_or(spdlog::level::info));
   spdlog::set_default_logger(logger);
+}
+
+bool is_log_level(const char* name) {
+  return level_called(name).has_value();
 }
 
 }  // namespace cpprun::launcher

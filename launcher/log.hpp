@@ -6,4 +6,7 @@ namespace cpprun::launcher {
 // The level is LOGLEVEL's (DEBUG, INFO, WARNING, ERROR, CRITICAL), else INFO.
 void set_up_log();
 
+// Whether LOGLEVEL may be that.
+bool is_log_level(const char* name);
+
 }  // namespace cpprun::launcher

@@ -40,12 +40,6 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-std::string trim(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
-
 std::optional<int> whole_number(const std::string& text) {
   int value = 0;
   const std::from_chars_result parsed = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -80,24 +74,19 @@ std::string substitute(const std::string& text, const std::map<std::string, std:
 
 std::string shell_quoted(const std::string& text) {
   static const std::string kSafe = "%+,-./:=@_";
-  static constexpr char kHex[] = "0123456789abcdef";
-  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  const bool controls = std::any_of(text.begin(), text.end(), is_control);
+  const bool controls = std::any_of(text.begin(), text.end(), rendezvous::is_control);
   const bool safe = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || kSafe.find(static_cast<char>(c)) != std::string::npos;
   });
   if (safe) return text;
   std::string quoted = controls ? "$'" : "'";
   for (const char c : text) {
-    const unsigned char byte = static_cast<unsigned char>(c);
-    if (is_control(byte)) {
-      quoted += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-    } else if (c == '\'') {
+    if (c == '\'') {
       quoted += controls ? "\\'" : "'\\''";
     } else if (c == '\\' && controls) {
       quoted += "\\\\";
     } else {
-      quoted += c;
+      quoted += rendezvous::escaped({&c, 1});
     }
   }
   return quoted + "'";

@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/text.hpp"
+
 namespace cpprun::launcher {
 
 // At every `separator`; "" gives one empty part.
 std::vector<std::string> split(const std::string& text, char separator);
 
-std::string trim(const std::string& text);
+using rendezvous::trim;
 
 // The whole text as a decimal number, or nothing.
 std::optional<int> whole_number(const std::string& text);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 
@@ -23,6 +24,13 @@ bool is_executable(const std::string& path) {
 
 bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+// There may be something there that only cannot be reached.
+void check_reachable(const std::string& what, const std::string& path) {
+  struct stat about {};
+  if (::stat(path.c_str(), &about) == 0 || errno == ENOENT || errno == ENOTDIR) return;
+  throw UsageError("the " + what + " '" + path + "' cannot be reached: " + std::strerror(errno));
 }
 
 // The file's first bytes: "\x7f" "ELF", or "#!" and the line behind it.
@@ -74,6 +82,7 @@ std::string find_program(const std::string& name, const CommandEnvironment& envi
   if (is_file(name)) return name.find('/') == std::string::npos ? "./" + name : name;
   struct stat about {};
   if (::stat(name.c_str(), &about) == 0) throw UsageError("'" + name + "' is not a file that can be run");
+  check_reachable("program", name);
   throw UsageError("the program '" + name + "' does not exist" +
                    (name.find('/') == std::string::npos
                         ? ": it is neither in PATH, nor beside cpprun, nor in the current folder"
@@ -101,6 +110,7 @@ WorkerCommand under_python(const LaunchConfig& config, const CommandEnvironment&
 }
 
 void check_script(const std::string& path) {
+  check_reachable("script", path);
   if (!is_file(path)) throw UsageError("the script '" + path + "' does not exist");
   if (::access(path.c_str(), R_OK) != 0) throw UsageError("the script '" + path + "' cannot be read");
 }

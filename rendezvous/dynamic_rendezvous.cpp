@@ -61,6 +61,7 @@ awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
       std::min<std::chrono::milliseconds>(config_.limits.connect_timeout, kComebackLimit);
   Clock::time_point say = Clock::now() + kSayEvery;
   bool was_parked = false;
+  trouble_.clear();
   if (was_led_) connect = Deadline::earlier(join, Deadline::after(comeback));
   for (;;) {
     if (membership_.knows_leader()) {
@@ -68,6 +69,7 @@ awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
       connect = Deadline::earlier(join, Deadline::after(comeback));
     }
     pass_on_notice();
+    if (!link_->problem().empty()) trouble_ = link_->problem();
     if (membership_.all_finished()) co_return std::nullopt;
     if (const std::optional<Ticket> ticket = membership_.offered()) {
       std::optional<StoreEndpoint> store;
@@ -93,6 +95,11 @@ awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
   }
 }
 
+// Why there is no leader, as far as is known.
+std::string DynamicRendezvous::trouble() const {
+  return trouble_.empty() ? "no answer has come from " + config_.where : trouble_;
+}
+
 void DynamicRendezvous::pass_on_notice() {
   const std::string& notice = membership_.order().notice;
   if (notice.empty() || notice == noticed_) return;
@@ -112,19 +119,18 @@ void DynamicRendezvous::fail_if_hopeless(Deadline connect, Deadline join) const 
   if (!link_->refusal().empty()) throw RendezvousError(Kind::Connection, link_->refusal());
   const bool lost = was_led_ && !membership_.knows_leader() && !config_.replaceable_leader;
   if (lost && (!config_.may_rejoin || connect.passed())) {
-    throw RendezvousError(Kind::Connection, "the agent that led the run was lost: " + link_->problem());
+    throw RendezvousError(Kind::Connection, "the agent that led the run was lost: " + trouble());
   }
   if (!was_led_ && connect.passed()) {
     throw RendezvousError(Kind::Timeout, "timed out: " + config_.nobody + " within " +
                                              seconds_text(std::min(config_.limits.connect_timeout,
                                                                    config_.limits.join_timeout)) +
-                                             ": " + link_->problem());
+                                             ": " + trouble());
   }
   if (!join.passed()) return;
   std::string why = order.text;
-  if (!membership_.knows_leader() && !link_->problem().empty()) {
-    why += (why.empty() ? "" : "; ") + link_->problem();
-  }
+  if (!membership_.knows_leader() && (why.empty() || !trouble_.empty()))
+    why += (why.empty() ? "" : "; ") + trouble();
   throw RendezvousError(Kind::Timeout, "timed out: the rendezvous at " + config_.where +
                                            " was not complete within " +
                                            seconds_text(config_.limits.join_timeout) + ": " + why);
@@ -143,7 +149,7 @@ void DynamicRendezvous::say_what_is_waited_for(Deadline connect, Deadline join) 
     spdlog::info(
         "rendezvous at {}: waiting for {}, up to {} more: {}", config_.where, config_.leader,
         seconds_text(was_led_ && config_.replaceable_leader ? join.remaining() : connect.remaining()),
-        link_->problem().empty() ? order.text : link_->problem());
+        order.text.empty() || !link_->problem().empty() ? trouble() : order.text);
   }
 }
 

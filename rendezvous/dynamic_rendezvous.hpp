@@ -50,6 +50,7 @@ class DynamicRendezvous : public RendezvousHandler {
   void report_changed();
   void fail_if_hopeless(async::Deadline connect, async::Deadline join) const;
   void pass_on_notice();
+  std::string trouble() const;
   void say_what_is_waited_for(async::Deadline connect, async::Deadline join) const;
   RendezvousInfo begin_round();
   RoundEvent explained(RoundEvent event) const;
@@ -61,6 +62,7 @@ class DynamicRendezvous : public RendezvousHandler {
   std::unique_ptr<LeaderLink> link_;
   bool was_led_ = false;
   std::string noticed_;  // the leader's last notice
+  std::string trouble_;  // the link's last problem on the way to a place
   async::TaskGroup tasks_;
 };
 

@@ -6,14 +6,10 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "rendezvous/text.hpp"
+
 namespace cpprun::rendezvous {
 namespace {
-
-std::string trim(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
 
 std::uint16_t parse_port(const std::string& digits, const std::string& whole) {
   int port = 0;

@@ -148,7 +148,7 @@ awaitable<std::optional<RunResult>> Agent::conclude(GroupEvent event) {
 void Agent::announce(const GroupEvent& event) {
   if (const auto* failed = std::get_if<GroupFailed>(&event)) {
     own_cause_ = JobCause::of(report()).to_json();
-    spdlog::warn("{}; stopping the other workers", failed->what);
+    spdlog::warn("{}{}", failed->what, info_.workers.world_size > 1 ? "; stopping the other workers" : "");
     handler_.end_round(end_by_failure(own_name(), *failed, own_cause_));
   } else if (const StopRequested* stop = std::get_if<StopRequested>(&event)) {
     stopped(stop->signal);
@@ -217,7 +217,7 @@ awaitable<std::optional<int>> Agent::stop_workers(std::optional<int> requested,
         co_await (std::move(stopped) || std::move(more) || std::move(fenced));
     if (first.index() == 0) co_return requested;
     if (first.index() == 2) {
-      spdlog::warn("the agent that leads the run does not answer; the workers have less time to stop");
+      spdlog::warn("who leads the run does not answer; the workers have less time to stop");
       limit = std::get<2>(first);
       continue;
     }

@@ -301,7 +301,8 @@ WorkerFailure LocalRunner::failure_of(Worker& worker, const ProcessEnd& end) {
   if (const std::optional<std::string> left = read_error_file(worker.error_file)) {
     failure.record = worker::parse_error_record(*left);
   }
-  if (failure.record) failure.error_file = worker.error_file;
+  const bool left_one = !worker.error_file.empty() && ::access(worker.error_file.c_str(), F_OK) == 0;
+  if (left_one) failure.error_file = worker.error_file;
   failure.stderr_tail = tail_of(worker.streams.err);
   return failure;
 }

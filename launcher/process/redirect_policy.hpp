@@ -21,6 +21,7 @@ class StreamSelection {
   StreamSelection() = default;
   static StreamSelection parse(const std::string& text);
   Streams of(int local_rank) const;
+  int highest_rank() const { return by_rank_.empty() ? -1 : by_rank_.rbegin()->first; }  // that the map names
 
  private:
   Streams all_;

@@ -192,7 +192,9 @@ std::string failure_message(const WorkerFailure& failure) {
            ") received by PID " + std::to_string(failure.pid) +
            (failure.stopped_by_agent ? ", stopped because of the root cause" : "");
   }
-  return describe(failure.status) + "; the worker left no error record" +
+  const char* left = failure.error_file.empty() ? "; the worker left no error record"
+                                                : "; the worker's error file holds no error record";
+  return describe(failure.status) + left +
          (failure.stopped_by_agent ? ", stopped because of the root cause" : "");
 }
 

@@ -26,7 +26,7 @@ struct WorkerFailure {
   std::chrono::system_clock::time_point when;
   std::uint64_t batch = 0;  // noticed together with others of the same number
   std::optional<worker::ErrorRecord> record;
-  std::string error_file;  // empty if the worker left none
+  std::string error_file;  // empty if the worker left none; without `record` it is none that can be read
   std::string stderr_tail;
 };
 

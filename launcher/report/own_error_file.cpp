@@ -42,6 +42,7 @@ std::string with_error_code(const std::string& record, const ExitStatus& status)
 void record_own_failure(const char* path, const FailureReport& report) {
   if (!path || !*path) return;
   const WorkerFailure& root = root_cause(report.failures);
+  if (!root.record) return;
   const std::optional<std::string> record = read_error_file(root.error_file);
   if (record) write(path, with_error_code(*record, root.status));
 }

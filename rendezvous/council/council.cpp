@@ -39,14 +39,6 @@ constexpr std::chrono::milliseconds kCleanEvery(100);
 constexpr std::chrono::milliseconds kLookLimit(2000);
 constexpr std::chrono::milliseconds kLookPause(300);
 
-std::int64_t ticks(Clock::time_point when) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
-}
-
-Clock::time_point at_ticks(std::int64_t count) {
-  return Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::nanoseconds(count)));
-}
-
 }  // namespace
 
 // One agent's connection.

@@ -21,10 +21,6 @@ constexpr std::chrono::milliseconds kPause(100);
 // listen() needs no timer for each frame: speak() ends both when nothing has come for too long.
 const Deadline kUntilSilent = Deadline::at(Clock::time_point::max());
 
-std::int64_t ticks(Clock::time_point when) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
-}
-
 }  // namespace
 
 CouncilLink::CouncilLink(asio::any_io_executor executor, CouncilLinkConfig config, Membership& membership,
@@ -166,9 +162,7 @@ awaitable<void> CouncilLink::listen(store::StoreConnection& connection, int endp
 bool CouncilLink::take_ack(std::string_view payload, int endpoint) {
   const std::optional<std::int64_t> lease = number_in(payload, 2);
   if (!lease || *lease <= 0) return false;
-  const std::chrono::nanoseconds sent(*number_in(payload, 0));
-  const Clock::time_point when(std::chrono::duration_cast<Clock::duration>(sent));
-  membership_.renew(when,
+  membership_.renew(at_ticks(*number_in(payload, 0)),
                     std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(*lease)),
                     Clock::now());
   search_.led_from(endpoint);

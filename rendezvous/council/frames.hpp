@@ -2,6 +2,7 @@
 // kind, a length and a payload. Pure.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,6 +38,15 @@ inline constexpr std::size_t kMaxFramePayload = 1U << 20;  // a failure's text i
 
 void put_frame(std::string& out, FrameKind kind, std::string_view payload);
 void put_frame(std::string& out, FrameKind kind, const std::int64_t* numbers, std::size_t count);
+
+// A clock as a number.
+inline std::int64_t ticks(std::chrono::steady_clock::time_point when) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
+}
+inline std::chrono::steady_clock::time_point at_ticks(std::int64_t count) {
+  using Clock = std::chrono::steady_clock;
+  return Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::nanoseconds(count)));
+}
 
 // The length that a frame's header announces; nothing if it is no header or announces too much.
 std::optional<std::size_t> payload_length(std::string_view header);

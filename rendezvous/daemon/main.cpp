@@ -1,7 +1,6 @@
 // cpprund: the rendezvous of many jobs, and a store, on one port; and further stores on their own.
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <boost/asio/co_spawn.hpp>
@@ -23,6 +22,7 @@
 #include "rendezvous/daemon/metrics.hpp"
 #include "rendezvous/daemon/run_registry.hpp"
 #include "rendezvous/daemon/service_manager.hpp"
+#include "rendezvous/open_files.hpp"
 #include "rendezvous/store/address_text.hpp"
 #include "rendezvous/store/store_server.hpp"
 
@@ -37,14 +37,6 @@ using async::Deadline;
 constexpr int kGood = 0;
 constexpr int kWrongUsage = 2;
 constexpr int kSystemRefused = 4;
-
-// Each client and each agent takes a descriptor.
-void raise_open_file_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 tcp::acceptor adopt(asio::io_context& context, int fd) {
   sockaddr_storage address{};
@@ -181,7 +173,7 @@ int run(int argc, const char* const* argv) {
     spdlog::set_default_logger(spdlog::stderr_logger_st("cpprund"));
     spdlog::set_pattern("[%n] %Y-%m-%d %H:%M:%S.%e %l: %v");
     spdlog::set_level(spdlog::level::from_str(config->log_level));
-    raise_open_file_limit();
+    raise_open_file_limit();  // each client and each agent takes a descriptor
     Daemon(*config).run();
     return kGood;
   } catch (const std::invalid_argument& error) {

@@ -9,6 +9,7 @@
 
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/store/protocol.hpp"
+#include "rendezvous/text.hpp"
 
 namespace cpprun::rendezvous {
 namespace {
@@ -29,11 +30,7 @@ CouncilConfig council_config(const store::Opening& opening, const CoordinatorRul
 // Names come from the network; a log line is one line.
 std::string printable(const std::string& name) {
   constexpr std::size_t kMost = 64;
-  std::string text = name.substr(0, kMost);
-  for (char& letter : text) {
-    const unsigned char code = static_cast<unsigned char>(letter);
-    if (code < ' ' || code >= 0x7F) letter = '?';
-  }
+  const std::string text = escaped(name.substr(0, kMost));
   return name.size() > kMost ? text + "..." : text;
 }
 

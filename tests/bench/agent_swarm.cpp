@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/open_files.hpp"
 #include "rendezvous/council/council_link.hpp"
 #include "rendezvous/dynamic_rendezvous.hpp"
+#include "rendezvous/open_files.hpp"
 
 namespace {
 
@@ -108,7 +108,7 @@ void end_at_error(std::exception_ptr error) {
 
 int main(int argc, char** argv) {
   if (argc != 7) return 2;
-  launcher::raise_open_file_limit();
+  rendezvous::raise_open_file_limit();
   asio::io_context io{1};
   const int first = std::atoi(argv[5]);
   const int count = std::atoi(argv[6]);

@@ -12,9 +12,9 @@
 #include <cstdlib>
 #include <exception>
 
-#include "launcher/process/open_files.hpp"
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/council/council.hpp"
+#include "rendezvous/open_files.hpp"
 #include "rendezvous/store/store_server.hpp"
 
 namespace {
@@ -29,7 +29,7 @@ void rethrow(std::exception_ptr error) {
 
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
-  launcher::raise_open_file_limit();
+  rendezvous::raise_open_file_limit();
   asio::io_context io{1};
   store::RunDesk desk(io.get_executor(), argv[1]);
   store::StoreServer server(store::bind_acceptor(io, asio::ip::address_v4::loopback(), 0),

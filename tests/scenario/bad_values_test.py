@@ -52,7 +52,8 @@ class BadValues(ScenarioTest):
         self.refused([variable, "'soon'"], *TRUE, env={variable: "soon"})
 
     def test_what_the_system_refuses_is_named_too(self):
-        self.refused(["--log-dir (PET_LOG_DIR): cannot make the log folder"], *TRUE, env={"PET_LOG_DIR": "/proc/nowhere"})
+        self.refused(["--log-dir (PET_LOG_DIR): cannot make the log folder"], *TRUE,
+                     env={"PET_LOG_DIR": "/proc/nowhere"})
         self.refused(["--log-dir: cannot make the log folder"], "--log-dir=/proc/nowhere", *TRUE)
         job = self.run_to_end(*TRUE, env={"PET_EVENT_LOG_HANDLER": "file:/no/such/folder/events"})
         self.assertEqual(job.code, 2, job.err)

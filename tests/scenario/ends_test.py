@@ -150,11 +150,13 @@ class Report(ScenarioTest):
             job = self.run_to_end("--no-python", "bash", "-c", make + "; exit 7")
             self.assertEqual(job.code, 1)
             self.assertIn("exitcode  : 7", job.err)
+            self.assertIn("the worker's error file holds no error record", job.err)
 
     def test_redirected_stderr_is_quoted_too(self):
         job = self.run_to_end("-r", "3", "--no-python", "bash", "-c", "echo in the file >&2; exit 3")
         self.assertEqual(job.code, 1)
         self.assertIn("    in the file\n", job.err)
+        self.assertNotIn("stopping the other workers", job.err)  # there is none
 
 
 class Stops(ScenarioTest):

@@ -233,7 +233,7 @@ class Members(EtcdNodesTest):
 
 class Leaders(EtcdNodesTest):
     def test_the_leaders_agent_killed(self):
-        jobs = {name: self.node(name, "--rdzv-conf=last_call_timeout=5", nodes="2:3") for name in "abc"}
+        jobs = {name: self.node(name, "--rdzv-conf=last_call_timeout=30", nodes="2:3") for name in "abc"}
         self.wait_for_worlds(3, *"abc")
         agents = {job.agent(): name for name, job in jobs.items()}
         dead = agents[self.leader()]

@@ -270,6 +270,14 @@ class Joining(NodesTest):
         self.assertIn(f"timed out: no agent served the rendezvous within 1 s: cannot connect to the store at "
                       f"127.0.0.1:{self.port}: Connection refused", job.err)
 
+    def test_time_out_where_nobody_answers(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            self.port = silent.getsockname()[1]
+            job = self.node(1, "--rdzv-conf=timeout=0.3", "--no-python", "true")
+            self.assertEqual(self.end(job), [3])
+        self.assertIn(f"no agent served the rendezvous within 300 ms: no answer has come from "
+                      f"127.0.0.1:{self.port}", job.err)
+
     def test_another_run_and_another_size_are_refused(self):
         first = self.node(0, "--no-python", "true")
         other = self.node(1, "--no-python", "true", run="other")
@@ -283,7 +291,8 @@ class Joining(NodesTest):
 
     def test_another_kind_of_rendezvous_is_refused(self):
         for static in (True, False):
-            first = self.node(0, "--rdzv-conf=is_host=1" if not static else "--role=r", "--no-python", "true", static=static)
+            first = self.node(0, "--rdzv-conf=is_host=1" if not static else "--role=r", "--no-python", "true",
+                              static=static)
             self.assertTrue(until(self.listening))
             other = self.node(1, "--no-python", "true", static=not static)
             self.assertEqual(self.end(other), [3])
@@ -295,7 +304,8 @@ class Joining(NodesTest):
         first = self.node(0, "--max-restarts=2", "--no-python", "true")
         second = self.node(1, "--max-restarts=1", "--no-python", "true")
         self.assertEqual(self.end(first, second), [0, 0])
-        self.assertRegex(first.err, r"warning: rendezvous: .* at 127.0.0.1 was started with --max-restarts 1, not 2 as here")
+        self.assertRegex(first.err, r"warning: rendezvous: .* at 127.0.0.1 was "
+                                    r"started with --max-restarts 1, not 2 as here")
         self.assertRegex(second.err, "warning: rendezvous at .* this node was started with --max-restarts 1, not 2")
         self.assertEqual((first.err + second.err).count("--max-restarts 1, not 2"), 2)
 

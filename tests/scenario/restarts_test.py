@@ -15,6 +15,7 @@ class Restarts(ScenarioTest):
                             'until [ -e $CASE/up.1.$TORCHELASTIC_RESTART_COUNT ]; do sleep 0.01; done; exit 1')
         job = self.run_to_end("--nproc-per-node=2", "--max-restarts=2", "./w.sh")
         self.assertEqual(job.code, 1)
+        self.assertIn("stopping the other workers", job.err)
         for rank in (0, 1):
             self.assertEqual(self.read(f"starts.{rank}"), "0 2\n1 2\n2 2\n")
         self.assert_nothing_left(job)

@@ -84,6 +84,30 @@ class Noticed(ScenarioTest):
                 self.assertEqual(self.warnings(*arguments, env=env), expected)
 
 
+    def test_values_without_effect(self):
+        port = free_port()
+        twice = f"127.0.0.1:{port}"
+        for arguments, env, expected in (
+                (("-r", "0:3,9:1", "-n2"), {}, "--redirects: no worker of this node has the local rank 9"),
+                (("-t", "2:1", "-n2"), {}, "--tee: no worker of this node has the local rank 2"),
+                (("--local-ranks-filter=0,9",), {},
+                 "--local-ranks-filter: no worker of this node has the local rank 9"),
+                (("--rdzv-backend=c10d", f"--rdzv-endpoint={twice},{twice}"), {},
+                 f"--rdzv-endpoint: '{twice}' is there twice"),
+                ((), {"PET_RDZV_ID": "a\nb"},
+                 "--rdzv-id (PET_RDZV_ID): 'a\\x0ab' holds characters that cannot be seen"),
+                ((), {"LOGLEVEL": "FOO"},
+                 "LOGLEVEL: 'FOO' is none of DEBUG, INFO, WARNING, ERROR and CRITICAL; it counts as INFO"),
+                ((), {"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "abc"},
+                 "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT: 'abc' is not a positive number of seconds; "
+                 "nobody looks for stuck workers")):
+            with self.subTest(expected):
+                self.assertEqual(self.warnings(*arguments, env=env), [expected])
+        for arguments, env in ((("-r", "1:3", "-t", "0:3", "-n2", "--local-ranks-filter=1"), {"LOGLEVEL": "warning"}),
+                               ((), {"LOGLEVEL": "", "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "0"})):
+            self.assertEqual(self.warnings(*arguments, env=env), [])
+
+
 class Refused(ScenarioTest):
     def refused(self, sentence, *arguments, env=None):
         job = self.run_to_end(*arguments, env=env)
@@ -143,6 +167,9 @@ class Refused(ScenarioTest):
         self.refused("'./missing' does not exist", "./missing")
         self.refused("'cpprun-no-such-thing' does not exist", "--no-python", "cpprun-no-such-thing")
         self.refused("is not a file", self.folder)
+        os.symlink("loop.py", self.path("loop.py"))  # as what lies in a folder that may not be searched
+        self.refused("the script 'loop.py' cannot be reached: Too many levels of symbolic links", "loop.py")
+        self.refused("the program './loop.py' cannot be reached: Too many", "--no-python", "./loop.py")
         self.write("not-executable", "#!/bin/sh\n")
         self.refused("'./not-executable' is not executable", "./not-executable")
         self.refused("is not executable", "--no-python", "./not-executable")

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/open_files.hpp"
+#include "rendezvous/open_files.hpp"
 #include "rendezvous/async/task_group.hpp"
 #include "rendezvous/store/secret.hpp"
 #include "rendezvous/store/store_proxy.hpp"
@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   std::map<std::string, std::string> options{{"--bind", "127.0.0.1"}};
   for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
   if (argc % 2 == 0 || !options.contains("--ready-fd")) return 2;
-  launcher::raise_open_file_limit();
+  cpprun::rendezvous::raise_open_file_limit();
   asio::io_context context(1);
   store::StoreServerConfig config;
   config.linked_run = kRun;

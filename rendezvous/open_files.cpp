@@ -1,9 +1,9 @@
-#include "launcher/process/open_files.hpp"
+#include "rendezvous/open_files.hpp"
 
 #include <cerrno>
 #include <system_error>
 
-namespace cpprun::launcher {
+namespace cpprun::rendezvous {
 
 rlimit open_file_limits() {
   rlimit limits{};
@@ -17,4 +17,4 @@ void raise_open_file_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limits);
 }
 
-}  // namespace cpprun::launcher
+}  // namespace cpprun::rendezvous

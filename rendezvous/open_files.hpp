@@ -3,7 +3,7 @@
 
 #include <sys/resource.h>
 
-namespace cpprun::launcher {
+namespace cpprun::rendezvous {
 
 // This process's limits. Throws std::system_error.
 rlimit open_file_limits();
@@ -11,4 +11,4 @@ rlimit open_file_limits();
 // Raises this process's soft limit to its hard one; where that is not allowed it stays.
 void raise_open_file_limit();
 
-}  // namespace cpprun::launcher
+}  // namespace cpprun::rendezvous
