@@ -273,6 +273,11 @@ void set_ends(LaunchConfig& config, const RawOptions& raw) {
         std::chrono::seconds(number(given ? "--shutdown-timeout" : kShutdownTimeout,
                                     given ? raw.shutdown_timeout : inherited, 0, 1'000'000));
   }
+  try {
+    config.hang_limits = parse_hang_limits(raw.hang_detection);
+  } catch (const HangLimitsError& error) {
+    throw BadValue{"--hang-detection", error.what(), ""};
+  }
   config.signals_text = raw.signals_to_handle;
   for (const std::string& entry : split(raw.signals_to_handle, ',')) {
     const std::string name = trim(entry);

@@ -183,6 +183,10 @@ void Options::add_restarts() {
          "from the first signal to SIGKILL; TORCH_ELASTIC_SHUTDOWN_TIMEOUT sets it too", "30");
   option("--signals-to-handle", raw_.signals_to_handle, "SIGNAL,...",
          "signals to pass on to the workers before the job stops");
+  option(
+      "--hang-detection", raw_.hang_detection, "off|on|K=SECONDS,...",
+      "end a job that stands still, with the stacks of all workers: on, or limits for silence, stuck, step, "
+      "startup, heartbeat and section.NAME");
   option("--monitor-interval", raw_.monitor_interval, "SECONDS",
          "accepted; cpprun is woken and does not poll");
   option("--start-method", raw_.start_method, "spawn|fork|forkserver",

@@ -39,6 +39,7 @@ struct RawOptions {
   std::string start_method = "spawn";
   std::string shutdown_timeout;
   std::string signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+  std::string hang_detection = "off";
   std::string log_dir;
   std::string redirects = "0";
   std::string tee = "0";

@@ -14,6 +14,7 @@
 
 #include "launcher/agent/agent.hpp"
 #include "launcher/dry_run.hpp"
+#include "launcher/health/hang_monitor.hpp"
 #include "launcher/health/stuck_policy.hpp"
 #include "launcher/health/timer_server.hpp"
 #include "launcher/job_stores.hpp"
@@ -191,6 +192,7 @@ class AgentProcess {
         consoles_{Console(io_.get_executor(), STDOUT_FILENO), Console(io_.get_executor(), STDERR_FILENO)},
         runner_(io_, reaper_, spec_, folder_, consoles_, events_,
                 [this](const Attempt& attempt) { return round_environment(attempt); }),
+        hangs_(io_, config.hang_limits, hang_watch()),
         timers_(serve_timers(io_, timer_file)),
         tasks_(io_.get_executor()) {
     // Every handler is in place: what the guardian held back may come.
@@ -219,6 +221,7 @@ class AgentProcess {
     const std::chrono::milliseconds limit =
         stuck_limit(std::getenv("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"));
     if (limit.count() > 0) tasks_.start(vital(runner_.watch_stuck(limit)));
+    if (config_.hang_limits.any()) tasks_.start(vital(hangs_.run()));
     std::string last_word = "the agent that led the run has ended";
     std::exception_ptr failure;
     try {
@@ -267,6 +270,20 @@ class AgentProcess {
     }
   }
 
+  HangWatch hang_watch() {
+    return {[this] { return runner_.live(); }, [](int) { return std::nullopt; },
+            [](pid_t) { return std::nullopt; }, [this](Hang hang) { return respond(std::move(hang)); }};
+  }
+
+  awaitable<void> respond(Hang hang) {
+    for (const LiveWorker& worker : runner_.live()) {
+      if (worker.ranks.local != hang.local_rank) continue;
+      events_.hang_found(worker.ranks, worker.pid, hang.what);
+    }
+    runner_.give_up(hang.local_rank, hang.what, hang.kind == HangKind::Stuck);
+    co_return;
+  }
+
   awaitable<void> watch_terminal() {
     asio::signal_set resized(io_, SIGWINCH);
     for (;;) {
@@ -293,6 +310,7 @@ class AgentProcess {
   StopSignal stop_signal_;
   Consoles consoles_;
   LocalRunner runner_;
+  HangMonitor hangs_;
   std::unique_ptr<TimerServer> timers_;
   std::optional<RunResult> result_;
   async::TaskGroup tasks_;

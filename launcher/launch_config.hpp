@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/health/hang_limits.hpp"
 #include "launcher/process/binding.hpp"
 #include "launcher/process/redirect_policy.hpp"
 #include "launcher/report/event.hpp"
@@ -67,6 +68,7 @@ struct LaunchConfig {
   int max_restarts = 0;
   std::chrono::milliseconds shutdown_timeout{30'000};
   std::vector<int> signals_to_handle;
+  HangLimits hang_limits;  // off unless asked for
   std::string signals_text;
 
   // output

@@ -87,6 +87,7 @@ void LocalRunner::start(const Attempt& attempt) {
   workers_.clear();
   stopping_ = false;
   ends_recorded_ = false;
+  told_stopping_ = false;
   pumps_ = std::make_unique<async::TaskGroup>(io_.get_executor());
   folder_.create_attempt(attempt.number, static_cast<int>(attempt.workers.size()));
   environment_ = merged(spec_.environment, round_environment_(attempt), {});
@@ -190,6 +191,7 @@ awaitable<void> LocalRunner::stop(int signal, std::chrono::milliseconds grace) {
     for (Worker& worker : workers_) worker.alive_at_stop = !reaper_.end_of(worker.pid);
   }
   if (children_left()) {
+    if (!std::exchange(told_stopping_, true)) events_.stopping(signal);
     send(signal);
     const bool gone = signal != SIGKILL && co_await wait_until_gone(async::Deadline::after(grace));
     if (!gone) co_await kill_all();
@@ -313,6 +315,23 @@ void LocalRunner::condemn(Worker& worker, const std::string& why) {
   worker.condemned_end =
       ProcessEnd{Signaled{SIGKILL, false}, std::chrono::system_clock::now(), reaper_.batch()};
   reaper_.collected().notify_all();
+}
+
+std::vector<LiveWorker> LocalRunner::live() const {
+  std::vector<LiveWorker> live;
+  if (stopping_) return live;
+  for (const Worker& worker : workers_) {
+    if (worker.condemned.empty() && !reaper_.end_of(worker.pid)) live.push_back({worker.ranks, worker.pid});
+  }
+  return live;
+}
+
+void LocalRunner::give_up(int local_rank, const std::string& why, bool held_by_kernel) {
+  for (Worker& worker : workers_) {
+    if (worker.ranks.local != local_rank || stopping_ || reaper_.end_of(worker.pid)) continue;
+    worker.stuck = held_by_kernel;
+    condemn(worker, why);
+  }
 }
 
 void LocalRunner::end_overdue(const ExpiredTimer& expired) {

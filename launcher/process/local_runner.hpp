@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/agent/worker_spec.hpp"
+#include "launcher/health/hang_monitor.hpp"
 #include "launcher/health/timer_table.hpp"
 #include "launcher/process/log_layout.hpp"
 #include "launcher/process/reaper.hpp"
@@ -42,6 +43,10 @@ class LocalRunner : public WorkerRunner {
   // Until cancelled: a worker that is in uninterruptible sleep for `limit` has failed. Looks at them again
   // and again, since the kernel does not tell.
   awaitable<void> watch_stuck(std::chrono::milliseconds limit);
+  // Those that run and are not yet given up; none while they are being stopped.
+  std::vector<LiveWorker> live() const;
+  // The worker hangs: it has failed, for this reason. `held_by_kernel`: not even SIGKILL may end it.
+  void give_up(int local_rank, const std::string& why, bool held_by_kernel);
   // Our own terminal has another size now: the workers' pseudo-terminals get it too, and they are told.
   void resize_terminals();
 
@@ -78,10 +83,11 @@ class LocalRunner : public WorkerRunner {
   EventLog& events_;
   RoundEnvironment round_environment_;
   std::vector<std::string> environment_;  // inherited by the workers of the present attempt
-  FilteredLogs filtered_;  // of the attempt
+  FilteredLogs filtered_;                 // of the attempt
   std::vector<Worker> workers_;
   bool stopping_ = false;
   bool ends_recorded_ = false;
+  bool told_stopping_ = false;
   bool abandoned_ = false;
   std::unique_ptr<async::TaskGroup> pumps_;  // last: its tasks refer to the workers' streams
 };

@@ -1,7 +1,6 @@
 #include "launcher/process/process_tree.hpp"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cinttypes>
@@ -11,19 +10,10 @@
 #include <map>
 #include <string>
 
+#include "launcher/process/small_file.hpp"
+
 namespace cpprun::launcher {
 namespace {
-
-std::string read_small(const std::string& path) {
-  std::string text;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return text;
-  char buffer[4096];
-  ssize_t n;
-  while ((n = ::read(fd, buffer, sizeof buffer)) > 0) text.append(buffer, static_cast<std::size_t>(n));
-  ::close(fd);
-  return text;
-}
 
 // Children by the kernel's own list; nothing where the kernel was built without it.
 std::optional<std::vector<pid_t>> listed_children(pid_t pid) {
@@ -35,7 +25,7 @@ std::optional<std::vector<pid_t>> listed_children(pid_t pid) {
   while (const dirent* entry = ::readdir(folder)) {
     if (entry->d_name[0] == '.') continue;
     const std::string path = tasks + "/" + entry->d_name + "/children";
-    const std::string text = read_small(path);
+    const std::string text = read_small_file(path);
     if (text.empty() && ::access(path.c_str(), F_OK) != 0 && ::access(tasks.c_str(), F_OK) == 0 &&
         ::access((tasks + "/" + entry->d_name).c_str(), F_OK) == 0) {
       supported = false;
@@ -69,7 +59,7 @@ std::multimap<pid_t, pid_t> scan_parents() {
 }  // namespace
 
 std::optional<ProcessStat> read_stat(pid_t pid) {
-  const std::string text = read_small("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text = read_small_file("/proc/" + std::to_string(pid) + "/stat");
   // The command name stands in parentheses and may itself hold any character: what counts is the last one.
   const std::size_t close = text.rfind(')');
   if (close == std::string::npos) return std::nullopt;

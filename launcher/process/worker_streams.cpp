@@ -86,17 +86,6 @@ WorkerStream open_stream(const boost::asio::any_io_executor& executor, const Str
 
 }  // namespace
 
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
 WorkerStreams open_streams(const boost::asio::any_io_executor& executor, const WorkerRoutes& routes,
                            const std::string& rank_folder, const std::string& prefix, Consoles& consoles,
                            const FilteredLogs& filtered) {

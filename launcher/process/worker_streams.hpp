@@ -5,6 +5,7 @@
 #include <string>
 
 #include "launcher/process/console.hpp"
+#include "launcher/process/file_descriptor.hpp"
 #include "launcher/process/output_pump.hpp"
 #include "launcher/process/redirect_policy.hpp"
 
@@ -19,21 +20,6 @@ struct Consoles {
 struct FilteredLogs {
   std::unique_ptr<FilteredLog> out;
   std::unique_ptr<FilteredLog> err;
-};
-
-// An open file that closes with its owner.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor();
-  FileDescriptor(FileDescriptor&& other) noexcept;
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
 };
 
 struct WorkerStream {

@@ -37,7 +37,9 @@ struct EventWorker {
 };
 
 struct Event {
-  std::string state;  // RENDEZVOUS, ASSIGN_WORKER_RANKS, START, SUCCEEDED, FAILED, TERMINATED
+  // RENDEZVOUS, ASSIGN_WORKER_RANKS, START, SUCCEEDED, FAILED, TERMINATED as torchrun's; HANG, STACKS,
+  // STOPPING are ours
+  std::string state;
   std::chrono::system_clock::time_point when;
   std::chrono::seconds total_run_time{0};  // of the agent so far
   std::optional<int> group_rank;           // nothing before the first rendezvous

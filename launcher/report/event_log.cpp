@@ -19,11 +19,15 @@ using std::chrono::steady_clock;
 constexpr std::size_t kMostPending = 256 * 1024;
 constexpr milliseconds kLastPatience{1000};
 
+std::string as_message(const std::string& text) {
+  const nlohmann::json object = {{"message", text}};
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 // The error record where the worker left one, as torchrun writes it.
 std::string raw_error(const WorkerFailure& failure) {
   if (failure.record) return worker::to_json(*failure.record);
-  const nlohmann::json text = {{"message", failure_message(failure)}};
-  return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return as_message(failure_message(failure));
 }
 
 }  // namespace
@@ -115,6 +119,25 @@ void EventLog::worker_ended(const EventWorker& worker, const WorkerFailure* fail
   ended.worker = worker;
   if (failure) ended.raw_error = raw_error(*failure);
   write(ended);
+}
+
+void EventLog::hang_found(const WorkerRanks& ranks, pid_t pid, const std::string& what) {
+  Event found = event("HANG");
+  found.worker = EventWorker{ranks, pid, std::nullopt};
+  found.raw_error = as_message(what);
+  write(found);
+}
+
+void EventLog::stacks_taken(const std::string& path) {
+  Event taken = event("STACKS");
+  taken.raw_error = as_message(path);
+  write(taken);
+}
+
+void EventLog::stopping(int signal) {
+  Event stopping = event("STOPPING");
+  stopping.raw_error = as_message(signal_name(signal));
+  write(stopping);
 }
 
 void EventLog::agent_ended(const std::string& error) {

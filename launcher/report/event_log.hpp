@@ -28,6 +28,12 @@ class EventLog {
   void worker_started(const WorkerRanks& ranks, pid_t pid);
   // `failure` is null for one that did not fail by itself: it ended well, or was ended by the agent.
   void worker_ended(const EventWorker& worker, const WorkerFailure* failure);
+  // A worker hangs, in the agent's eyes.
+  void hang_found(const WorkerRanks& ranks, pid_t pid, const std::string& what);
+  // Stacks of all workers of this node are on disk.
+  void stacks_taken(const std::string& path);
+  // The first signal goes to the workers, or to what they left behind.
+  void stopping(int signal);
   // `error` is empty when the agent did its work to the end, whatever became of the workers.
   void agent_ended(const std::string& error);
 
