@@ -25,6 +25,7 @@ constexpr std::uint16_t kDefaultEtcdPort = 2379;
 constexpr std::size_t kMostEndpoints = 16;
 // What --shutdown-timeout falls back on.
 constexpr const char* kShutdownTimeout = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
+constexpr const char* kStuckTimeout = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
 constexpr std::size_t kLongestRunId = 4096;
 constexpr int kMostWorkers = 10'000;  // of one node; more is a slip of the keyboard
 
@@ -275,6 +276,7 @@ void set_ends(LaunchConfig& config, const RawOptions& raw) {
   }
   try {
     config.hang_limits = parse_hang_limits(raw.hang_detection);
+    if (!config.hang_limits.stuck) config.hang_limits.stuck = stuck_limit(std::getenv(kStuckTimeout));
   } catch (const HangLimitsError& error) {
     throw BadValue{"--hang-detection", error.what(), ""};
   }

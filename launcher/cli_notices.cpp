@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "launcher/health/stuck_policy.hpp"
+#include "launcher/health/hang_limits.hpp"
 #include "launcher/log.hpp"
 #include "launcher/text.hpp"
 #include "rendezvous/store/address_text.hpp"
@@ -79,7 +79,7 @@ void look_at_variables(std::vector<BadValue>& odd) {
   }
   const char* name = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
   const char* limit = std::getenv(name);
-  if (limit && *limit && std::string(limit) != "0" && stuck_limit(limit).count() == 0) {
+  if (limit && *limit && std::string(limit) != "0" && !stuck_limit(limit)) {
     odd.push_back(
         {name, said_of(limit, "is not a positive number of seconds; nobody looks for stuck workers"), ""});
   }

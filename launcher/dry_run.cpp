@@ -180,6 +180,7 @@ std::string to_text(const DryRun& plan, const LaunchConfig& config) {
   text += "restarts:   " + std::to_string(plan.spec.max_restarts) + "\n";
   text += "rendezvous: " + rendezvous_line(config) + "\n";
   text += "stop:       by " + config.signals_text + "; SIGKILL after " + seconds(plan.spec.stop_grace) + "\n";
+  if (config.hang_limits.any()) text += "hangs:      " + to_text(config.hang_limits) + "\n";
   const std::string root = run_folder(plan, config);
   text += "logs:       " + (root.empty() ? "none" : root) +
           (root.empty() || config.log_dir ? "" : ", kept after a failure only") + "\n";

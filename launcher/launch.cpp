@@ -15,7 +15,6 @@
 #include "launcher/agent/agent.hpp"
 #include "launcher/dry_run.hpp"
 #include "launcher/health/hang_monitor.hpp"
-#include "launcher/health/stuck_policy.hpp"
 #include "launcher/health/timer_server.hpp"
 #include "launcher/job_stores.hpp"
 #include "launcher/process/guardian.hpp"
@@ -218,9 +217,6 @@ class AgentProcess {
     tasks_.start(vital(stop_signal_.watch_guardian()));
     if (timers_) tasks_.start(vital(watch_timers()));
     if (consoles_.err.is_terminal()) tasks_.start(vital(watch_terminal()));
-    const std::chrono::milliseconds limit =
-        stuck_limit(std::getenv("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"));
-    if (limit.count() > 0) tasks_.start(vital(runner_.watch_stuck(limit)));
     if (config_.hang_limits.any()) tasks_.start(vital(hangs_.run()));
     std::string last_word = "the agent that led the run has ended";
     std::exception_ptr failure;

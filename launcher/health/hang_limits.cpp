@@ -112,4 +112,36 @@ HangLimits parse_hang_limits(const std::string& text) {
   return limits;
 }
 
+std::string to_text(const HangLimits& limits) {
+  std::string text;
+  const auto add = [&text](const std::string& key, const std::string& value) {
+    text.append(text.empty() ? "" : ",").append(key).append("=").append(value);
+  };
+  const auto add_seconds = [&add](const std::string& key, std::optional<Duration> limit) {
+    if (!limit) return;
+    char digits[32];
+    const double value = std::chrono::duration<double>(*limit).count();
+    add(key, std::string(digits, std::to_chars(digits, digits + sizeof digits, value).ptr));
+  };
+  add_seconds("silence", limits.silence);
+  add_seconds("stuck", limits.stuck);
+  add_seconds("startup", limits.startup);
+  add_seconds("heartbeat", limits.heartbeat);
+  add_seconds("step", limits.step);
+  for (const auto& [name, limit] : limits.sections) add_seconds(kSection + name, limit);
+  if (!limits.learn_step) return text;
+  add("step", "auto");
+  char digits[32];
+  add("step_factor",
+      std::string(digits, std::to_chars(digits, digits + sizeof digits, limits.step_factor).ptr));
+  add_seconds("step_floor", limits.step_floor);
+  return text;
+}
+
+std::optional<Duration> stuck_limit(const char* text) {
+  const std::optional<double> value = positive_number(text ? text : "");
+  if (!value) return std::nullopt;
+  return std::chrono::ceil<Duration>(std::chrono::duration<double>(*value));
+}
+
 }  // namespace cpprun::launcher

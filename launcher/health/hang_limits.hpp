@@ -39,4 +39,11 @@ struct HangLimitsError : std::runtime_error {
 // step also "auto"; step_factor takes a number, step_floor seconds. Throws HangLimitsError.
 HangLimits parse_hang_limits(const std::string& text);
 
+// The limits that are set, as they may be given: "silence=600,step=auto".
+std::string to_text(const HangLimits& limits);
+
+// TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT, torchrun's name for `stuck`: a positive number of seconds.
+// Null, and whatever else it says, is no limit.
+std::optional<HangLimits::Duration> stuck_limit(const char* text);
+
 }  // namespace cpprun::launcher

@@ -12,6 +12,7 @@ using std::chrono::milliseconds;
 
 // More between two looks than this: the agent did not run, and saw nothing.
 constexpr milliseconds kLongestGap{5000};
+constexpr milliseconds kShortestInterval{25};
 constexpr milliseconds kShortestWindow{500};
 constexpr milliseconds kLongestWindow{5000};
 constexpr int kStepsToLearn = 5;
@@ -172,7 +173,7 @@ HangPolicy::Duration HangPolicy::interval() const {
   Duration longest = kLongestWindow;
   if (by_page) longest = milliseconds(500);
   for (const std::optional<Duration>& limit : {limits_.silence, limits_.stuck}) {
-    if (limit) longest = std::min<Duration>(longest, std::max<Duration>(*limit / 8, milliseconds(200)));
+    if (limit) longest = std::min<Duration>(longest, std::max<Duration>(*limit / 8, kShortestInterval));
   }
   return longest;
 }

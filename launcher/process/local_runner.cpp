@@ -9,7 +9,6 @@
 #include <set>
 #include <utility>
 
-#include "launcher/health/stuck_policy.hpp"
 #include "launcher/process/child_process.hpp"
 #include "launcher/process/error_file.hpp"
 #include "launcher/process/process_tree.hpp"
@@ -27,9 +26,6 @@ constexpr std::chrono::milliseconds kKillAgain{20};
 constexpr std::chrono::seconds kReaderPatience{10};
 // The same once the user wants the end now.
 constexpr std::chrono::seconds kShortPatience{1};
-// Between two looks for workers that are stuck in the kernel.
-constexpr std::chrono::milliseconds kStuckShortest{20};
-constexpr std::chrono::milliseconds kStuckLongest{1000};
 
 // The inherited variables, with `ours` in place of those of the same name, and `own` in place of both.
 std::vector<std::string> merged(const std::vector<std::string>& inherited, const worker::Variables& ours,
@@ -348,24 +344,6 @@ void LocalRunner::end_overdue(const ExpiredTimer& expired) {
     condemn(worker, "the timer '" + expired.scope + "' of process " + std::to_string(expired.pid) +
                         " ran out; it was sent " + signal_name(expired.signal));
     return;
-  }
-}
-
-awaitable<void> LocalRunner::watch_stuck(std::chrono::milliseconds limit) {
-  StuckPolicy policy(limit);
-  const std::chrono::milliseconds interval = std::clamp(limit / 4, kStuckShortest, kStuckLongest);
-  asio::steady_timer timer(io_);
-  for (;;) {
-    timer.expires_after(interval);
-    co_await timer.async_wait(asio::use_awaitable);
-    for (Worker& worker : workers_) {
-      const std::optional<ProcessStat> stat = read_stat(worker.pid);
-      const bool stuck =
-          policy.observe(worker.pid, stat ? stat->state : '\0', std::chrono::steady_clock::now());
-      if (!stuck || stopping_) continue;
-      worker.stuck = true;
-      condemn(worker, "in uninterruptible sleep for " + std::to_string(limit.count()) + " ms");
-    }
   }
 }
 

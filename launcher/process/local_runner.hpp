@@ -40,9 +40,6 @@ class LocalRunner : public WorkerRunner {
   // A process has overrun the time that it set itself: it gets its signal, and the worker that it is or
   // descends from has failed. One that is none of ours, or gone, is left alone.
   void end_overdue(const ExpiredTimer& expired);
-  // Until cancelled: a worker that is in uninterruptible sleep for `limit` has failed. Looks at them again
-  // and again, since the kernel does not tell.
-  awaitable<void> watch_stuck(std::chrono::milliseconds limit);
   // Those that run and are not yet given up; none while they are being stopped.
   std::vector<LiveWorker> live() const;
   // The worker hangs: it has failed, for this reason. `held_by_kernel`: not even SIGKILL may end it.

@@ -45,6 +45,7 @@ OPTIONS = [
 OWN_OPTIONS = [
     Option("--gpus", None, None, "2,4", "1,1"),
     Option("--config", None, None, None, "no-such-file.json"),
+    Option("--hang-detection", None, "off", "on", "maybe"),
     Option("--dry-run", None, None, None, "maybe"),
 ]
 # What a worker is told.

@@ -160,7 +160,8 @@ TEST(FailureReport, ANodeThatWasLost) {
   FailureReport here = report({});
   for (const char* told : {R"({"sentence":"","text":"","record":""})", "garbage", "{}", R"({"text":7})"}) {
     here.elsewhere = JobCause::from_json(told, "node 1 (h) has left");
-    EXPECT_THAT(to_text(here), HasSubstr("Root Cause (first observed failure):\n  node 1 (h) has left\n")) << told;
+    EXPECT_THAT(to_text(here), HasSubstr("Root Cause (first observed failure):\n  node 1 (h) has left\n"))
+        << told;
     const json cause = json::parse(to_json(here)).at("root_cause");
     EXPECT_EQ(cause.at("class"), "node");
     EXPECT_EQ(cause.at("message"), "node 1 (h) has left");

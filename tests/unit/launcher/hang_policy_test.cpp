@@ -30,12 +30,25 @@ TEST(HangLimits, AreReadFromText) {
   EXPECT_EQ(alone.step_factor, 3);
 }
 
+TEST(HangLimits, AreShownAsTheyAreRead) {
+  for (const char* text : {"silence=0.5,startup=9,section.save all=600", "stuck=3,heartbeat=4,step=1.5",
+                           "silence=600,step=auto,step_factor=2.5,step_floor=30"})
+    EXPECT_EQ(to_text(parse_hang_limits(text)), text);
+}
+
 TEST(HangLimits, RefuseWhatIsNone) {
   for (const char* text : {"", "yes", "silence", "silence=", "silence=0", "silence=-1", "silence=nan",
                            "silence=1x", "silence=1e30", "step=later", "step_factor=0.5", "step_factor=off",
                            "section.=3", "section.a=x", "colour=3", "silence=1,on", "silence=1,,step=2"}) {
     EXPECT_THROW(parse_hang_limits(text), HangLimitsError) << text;
   }
+}
+
+TEST(HangLimits, OfSleepInTheKernelMayBeTorchruns) {
+  EXPECT_EQ(stuck_limit("5"), 5s);
+  EXPECT_EQ(stuck_limit("0.25"), 250ms);
+  for (const char* text : {static_cast<const char*>(nullptr), "", "0", "-1", "x", "5s", "nan", "inf", "1e99"})
+    EXPECT_FALSE(stuck_limit(text)) << (text ? text : "unset");
 }
 
 // Workers under a clock of the test's own; each tick they do what the test says.

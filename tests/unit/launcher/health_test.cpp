@@ -4,7 +4,6 @@
 
 #include <csignal>
 
-#include "launcher/health/stuck_policy.hpp"
 #include "launcher/health/timer_table.hpp"
 
 namespace cpprun::launcher {
@@ -15,25 +14,6 @@ using std::chrono::seconds;
 using TimePoint = std::chrono::steady_clock::time_point;
 
 const TimePoint kStart = TimePoint(seconds(1000));
-
-TEST(StuckLimit, OnlyAPositiveNumberAsksForAWatch) {
-  EXPECT_EQ(stuck_limit("5"), milliseconds(5000));
-  EXPECT_EQ(stuck_limit("0.25"), milliseconds(250));
-  for (const char* text : {static_cast<const char*>(nullptr), "", "0", "-1", "x", "5s", "nan", "inf", "1e99"})
-    EXPECT_EQ(stuck_limit(text), milliseconds(0)) << (text ? text : "unset");
-}
-
-TEST(StuckPolicy, OnlySleepWithoutABreakCounts) {
-  StuckPolicy policy(seconds(5));
-  EXPECT_FALSE(policy.observe(7, 'D', kStart));
-  EXPECT_FALSE(policy.observe(7, 'D', kStart + milliseconds(4999)));
-  EXPECT_TRUE(policy.observe(7, 'D', kStart + seconds(5)));
-  EXPECT_FALSE(policy.observe(8, 'D', kStart + seconds(5)));  // each for itself
-  EXPECT_FALSE(policy.observe(7, 'S', kStart + seconds(6)));
-  EXPECT_FALSE(policy.observe(7, 'D', kStart + seconds(7)));
-  EXPECT_FALSE(policy.observe(8, '\0', kStart + seconds(9)));
-  EXPECT_FALSE(policy.observe(8, 'D', kStart + seconds(20)));  // another process of that pid
-}
 
 TEST(TimerRequest, Parsed) {
   const std::optional<TimerRequest> request = parse_timer_request(
