@@ -56,14 +56,15 @@ class EventLog(ScenarioTest):
         events = self.events(text)
         self.assertEqual(self.short(events),
                          [("AGENT", "RENDEZVOUS", None, 0), ("AGENT", "ASSIGN_WORKER_RANKS", None, 0),
-                          ("WORKER", "START", 0, 0), ("WORKER", "START", 1, 0), ("WORKER", "FAILED", 0, 0),
-                          ("WORKER", "TERMINATED", 1, 0), ("AGENT", "RENDEZVOUS", None, 1),
+                          ("WORKER", "START", 0, 0), ("WORKER", "START", 1, 0), ("AGENT", "STOPPING", None, 0),
+                          ("WORKER", "FAILED", 0, 0), ("WORKER", "TERMINATED", 1, 0), ("AGENT", "RENDEZVOUS", None, 1),
                           ("AGENT", "ASSIGN_WORKER_RANKS", None, 1), ("WORKER", "START", 0, 1),
                           ("WORKER", "START", 1, 1), ("WORKER", "SUCCEEDED", 0, 1), ("WORKER", "SUCCEEDED", 1, 1),
                           ("AGENT", "SUCCEEDED", None, 1)])
-        self.assertEqual(json.loads(events[4]["metadata"]["raw_error"])["message"]["message"], "E: x")
-        self.assertEqual(json.loads(events[4]["metadata"]["metadata"])["exit_code"], [7])
-        self.assertEqual(json.loads(events[5]["metadata"]["metadata"])["exit_code"], [-15])
+        self.assertEqual(json.loads(events[4]["metadata"]["raw_error"])["message"], "SIGTERM")
+        self.assertEqual(json.loads(events[5]["metadata"]["raw_error"])["message"]["message"], "E: x")
+        self.assertEqual(json.loads(events[5]["metadata"]["metadata"])["exit_code"], [7])
+        self.assertEqual(json.loads(events[6]["metadata"]["metadata"])["exit_code"], [-15])
 
     def test_a_stop_is_a_failure_of_the_agent(self):
         job = self.start("--event-log-handler=file:events", "--no-python", "bash", "-c", "touch $CASE/up; exec sleep 300")
