@@ -16,7 +16,7 @@
 set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
-packages=(g++ cmake ninja-build ccache git libspdlog-dev nlohmann-json3-dev libcli11-dev libssl-dev
+packages=(g++ cmake ninja-build ccache git libspdlog-dev nlohmann-json3-dev libcli11-dev libssl-dev libdw-dev
           libgtest-dev libgmock-dev etcd-server python3 python3-venv)
 flavour=worker
 for argument in "$@"; do

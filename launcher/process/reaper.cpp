@@ -34,6 +34,7 @@ void Reaper::collect() {
   const std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
   int status = 0;
   for (pid_t pid = ::waitpid(-1, &status, WNOHANG); pid > 0; pid = ::waitpid(-1, &status, WNOHANG)) {
+    if (WIFSTOPPED(status)) continue;  // for a moment, while its stack is taken
     const auto found = watched_.find(pid);
     if (found != watched_.end()) found->second = ProcessEnd{decode_wait_status(status), now, batch_};
   }

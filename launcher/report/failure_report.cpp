@@ -7,6 +7,7 @@
 #include <system_error>
 #include <tuple>
 
+#include "launcher/report/utc_time.hpp"
 #include "launcher/text.hpp"
 
 namespace cpprun::launcher {
@@ -25,19 +26,6 @@ std::string local_time(TimePoint when) {
   ::localtime_r(&seconds, &parts);
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%d_%H:%M:%S", &parts);
-  return text;
-}
-
-std::string utc_time(TimePoint when) {
-  const std::int64_t milliseconds =
-      std::chrono::duration_cast<std::chrono::milliseconds>(when.time_since_epoch()).count();
-  const std::time_t seconds = milliseconds / 1000;
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char date[32];
-  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &parts);
-  char text[48];
-  std::snprintf(text, sizeof text, "%s.%03dZ", date, static_cast<int>(milliseconds % 1000));
   return text;
 }
 

@@ -1,0 +1,15 @@
+# Finds elfutils' libdw, by which cpprun-stacks unwinds: LibDw::dw.
+find_path(LibDw_INCLUDE_DIR elfutils/libdwfl.h)
+find_library(LibDw_LIBRARY dw)
+find_library(LibElf_LIBRARY elf)
+if(NOT LibDw_INCLUDE_DIR OR NOT LibDw_LIBRARY OR NOT LibElf_LIBRARY)
+  message(FATAL_ERROR "elfutils' libdw is not installed: run scripts/setup.sh, or install libdw-dev (Debian, Ubuntu) "
+          "or elfutils-devel (Fedora), or configure with -DCPPRUN_WITH_STACKS=OFF to build without stacks of workers.")
+endif()
+mark_as_advanced(LibDw_INCLUDE_DIR LibDw_LIBRARY LibElf_LIBRARY)
+if(NOT TARGET LibDw::dw)
+  add_library(LibDw::dw INTERFACE IMPORTED)
+  target_include_directories(LibDw::dw SYSTEM INTERFACE "${LibDw_INCLUDE_DIR}")
+  target_link_libraries(LibDw::dw INTERFACE "${LibDw_LIBRARY}" "${LibElf_LIBRARY}")
+endif()
+set(LibDw_FOUND TRUE)

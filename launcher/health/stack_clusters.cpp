@@ -1,0 +1,191 @@
+#include "launcher/health/stack_clusters.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "launcher/health/known_waits.hpp"
+
+namespace cpprun::launcher {
+namespace {
+
+constexpr std::size_t kMostFramesShown = 40;
+
+const std::vector<StackFrame>& no_frames() {
+  static const std::vector<StackFrame> none;
+  return none;
+}
+
+// What one rank is compared by.
+struct Place {
+  std::string verb;  // empty: it is just there
+  std::string what;
+  std::vector<StackFrame> frames;  // from the wait outwards
+  bool python = false;
+  bool waits = false;
+};
+
+const std::vector<StackFrame>& python_frames(const RankStacks& rank) {
+  for (const PythonThread& thread : rank.python) {
+    if (thread.main) return thread.frames;
+  }
+  return rank.python.empty() ? no_frames() : rank.python.front().frames;
+}
+
+// A main thread that waits in "a collective" has handed it to a thread of the library's own.
+std::optional<KnownWait> collective_elsewhere(const RankStacks& rank) {
+  for (const ThreadStack& thread : rank.threads) {
+    std::optional<KnownWait> wait = known_wait(thread.frames);
+    if (wait && wait->kind == WaitKind::Collective && wait->what != " in a collective") return wait;
+  }
+  return std::nullopt;
+}
+
+void set_wait(Place& place, const RankStacks& rank, const std::vector<StackFrame>& native) {
+  const std::optional<KnownWait> in_python = place.python ? known_wait(place.frames) : std::nullopt;
+  const std::optional<KnownWait> in_native = known_wait(native);
+  const std::optional<KnownWait>& wait = in_python && in_python->kind != WaitKind::System ? in_python
+                                         : in_native                                      ? in_native
+                                                                                          : in_python;
+  if (!wait) return;
+  place.verb = wait->verb;
+  place.what = wait->what;
+  place.waits = true;
+  if (wait->what == " in a collective") {
+    if (const std::optional<KnownWait> named = collective_elsewhere(rank)) place.what = named->what;
+  }
+  const std::optional<KnownWait>& shown = place.python ? in_python : in_native;
+  if (shown)
+    place.frames.erase(place.frames.begin(),
+                       place.frames.begin() + static_cast<std::ptrdiff_t>(shown->frame));
+}
+
+Place place_of(const RankStacks& rank) {
+  Place place;
+  const std::vector<StackFrame>& native = rank.threads.empty() ? no_frames() : rank.threads.front().frames;
+  const std::vector<StackFrame>& python = python_frames(rank);
+  place.python = !python.empty();
+  place.frames = place.python ? python : native;
+  const std::string state = rank.threads.empty() ? "" : rank.threads.front().state;
+  if (state == "T") {
+    place.what = "stopped by a signal";
+  } else if (state == "t") {
+    place.what = "stopped by a debugger";
+  } else if (state == "D") {
+    const std::string& wchan = rank.threads.front().wchan;
+    place.what = "in uninterruptible sleep" + (wchan.empty() ? "" : " (" + wchan + ")");
+  } else if (place.frames.empty()) {
+    place.what = "without a stack" + (rank.note.empty() ? "" : " (" + rank.note + ")");
+  } else {
+    set_wait(place, rank, native);
+  }
+  return place;
+}
+
+std::string key_of(const Place& place) {
+  std::string key = place.verb + place.what + "\n";
+  for (const StackFrame& frame : place.frames) {
+    key += frame.function.empty() ? frame.module + "+" + std::to_string(frame.offset) : frame.function;
+    if (place.python) key += " " + frame.file;
+    if (place.python && place.waits) key += ":" + std::to_string(frame.line);
+    key += "\n";
+  }
+  return key;
+}
+
+std::string doing(const Place& place, bool one) {
+  if (!place.verb.empty()) return place.verb + (one ? "s" : "") + place.what;
+  return std::string(one ? "is " : "are ") + (place.what.empty() ? "here" : place.what);
+}
+
+bool tells_something(const StackFrame& frame) {
+  const std::string file = frame.module.substr(frame.module.rfind('/') + 1);
+  return !frame.function.empty() && !file.starts_with("libc.") && !file.starts_with("libstdc++") &&
+         !file.starts_with("ld-linux") && !frame.function.starts_with("std::");
+}
+
+// For a wait its caller, else the innermost frame.
+std::string where(const Place& place) {
+  for (std::size_t i = place.waits && place.frames.size() > 1 ? 1 : 0; i < place.frames.size(); ++i) {
+    if (tells_something(place.frames[i])) return to_text(place.frames[i]);
+  }
+  return "";
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return "rank " + std::to_string(ranks.front());
+  return std::to_string(ranks.size()) + " ranks (" + rank_ranges(ranks) + ")";
+}
+
+}  // namespace
+
+std::vector<StackCluster> cluster_stacks(const std::vector<RankStacks>& ranks) {
+  struct Members {
+    Place place;
+    std::vector<int> ranks;
+  };
+  std::vector<const RankStacks*> in_order;
+  for (const RankStacks& rank : ranks) in_order.push_back(&rank);
+  std::stable_sort(in_order.begin(), in_order.end(),
+                   [](const RankStacks* a, const RankStacks* b) { return a->rank < b->rank; });
+  std::map<std::string, Members> by_key;
+  for (const RankStacks* rank : in_order) {
+    Place place = place_of(*rank);
+    const std::string key = key_of(place);
+    by_key.try_emplace(key, Members{std::move(place), {}}).first->second.ranks.push_back(rank->rank);
+  }
+  std::vector<StackCluster> clusters;
+  for (const auto& [key, members] : by_key) {
+    StackCluster cluster;
+    cluster.ranks = members.ranks;
+    cluster.doing = doing(members.place, members.ranks.size() == 1);
+    cluster.where = where(members.place);
+    cluster.waits = members.place.waits;
+    for (const StackFrame& frame : members.place.frames) cluster.frames.push_back(to_text(frame));
+    clusters.push_back(std::move(cluster));
+  }
+  std::sort(clusters.begin(), clusters.end(), [](const StackCluster& a, const StackCluster& b) {
+    return std::make_tuple(a.ranks.size(), a.waits, a.ranks.front()) <
+           std::make_tuple(b.ranks.size(), b.waits, b.ranks.front());
+  });
+  return clusters;
+}
+
+std::string summary_of(const std::vector<StackCluster>& clusters) {
+  std::string text;
+  for (auto cluster = clusters.rbegin(); cluster != clusters.rend(); ++cluster) {
+    if (!text.empty()) text += "; ";
+    text += ranks_text(cluster->ranks) + " " + cluster->doing;
+    if (!cluster->where.empty()) text += ": " + cluster->where;
+  }
+  return text;
+}
+
+std::string to_text(const std::vector<StackCluster>& clusters) {
+  std::string text;
+  for (const StackCluster& cluster : clusters) {
+    if (!text.empty()) text += "\n";
+    text += ranks_text(cluster.ranks) + " " + cluster.doing + (cluster.frames.empty() ? "\n" : ":\n");
+    for (std::size_t i = 0; i < std::min(cluster.frames.size(), kMostFramesShown); ++i) {
+      text += "    #" + std::to_string(i) + "  " + cluster.frames[i] + "\n";
+    }
+    if (cluster.frames.size() > kMostFramesShown) text += "    ...\n";
+  }
+  return text;
+}
+
+std::string rank_ranges(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t first = 0; first < ranks.size();) {
+    std::size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (!text.empty()) text += ", ";
+    text += std::to_string(ranks[first]);
+    if (last > first) text += "-" + std::to_string(ranks[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
+}  // namespace cpprun::launcher
