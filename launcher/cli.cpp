@@ -332,6 +332,19 @@ void set_output(LaunchConfig& config, const RawOptions& raw) {
   }
 }
 
+void set_verdict_rules(LaunchConfig& config, const RawOptions& raw) {
+  config.verdict_rules = VerdictRules::built_in();
+  if (raw.verdict_rules.empty()) return;
+  try {
+    const std::string text = rendezvous::read_config_file(raw.verdict_rules);
+    config.verdict_rules = VerdictRules::parse(text, raw.verdict_rules).before(config.verdict_rules);
+  } catch (const rendezvous::ConfigFileError& error) {
+    throw BadValue{"--verdict-rules", error.what(), ""};
+  } catch (const VerdictRuleError& error) {
+    throw BadValue{"--verdict-rules", error.what(), ""};
+  }
+}
+
 bool print_instead(const Options& options, std::string& printed) {
   const RawOptions& raw = options.raw();
   if (raw.help) {
@@ -380,6 +393,7 @@ LaunchConfig decide(const Options& options, const std::vector<std::string>& prog
   set_store_access(config, raw);
   set_ends(config, raw);
   set_output(config, raw);
+  set_verdict_rules(config, raw);
   config.dry_run = raw.dry_run;
   if (raw.dry_run && config.run_id != raw.rdzv_id) config.run_id = kRandomRunId;
   config.sources = options.sources();

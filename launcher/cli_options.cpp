@@ -31,8 +31,8 @@ bool in_file(const OptionEntry& option) {
 
 // Options without a default whose empty text is a slip, such as that of an unset shell variable.
 bool may_be_empty(const std::string& name) {
-  static const std::set<std::string> kNever{"--master-port", "--shutdown-timeout", "--gpus", "--config",
-                                            "--print-completion"};
+  static const std::set<std::string> kNever{"--master-port", "--shutdown-timeout", "--gpus",
+                                            "--config",      "--verdict-rules",    "--print-completion"};
   return kNever.count(name) == 0;
 }
 
@@ -212,6 +212,8 @@ void Options::add_output() {
          "teed lines with one of these also go to filtered_stdout.log; ,, is a comma");
   option("--duplicate-stderr-filters", raw_.duplicate_stderr_filters, "TEXT,...", "the same for stderr");
   option("--logs-specs", raw_.logs_specs, "default", "layout of the logs; torchrun's are Python plug-ins");
+  option("--verdict-rules", raw_.verdict_rules, "FILE",
+         "rules of your own, tried first, by which failures are classed (JSON)");
 }
 
 void Options::add_general() {

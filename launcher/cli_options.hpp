@@ -49,6 +49,7 @@ struct RawOptions {
   std::string duplicate_stdout_filters;
   std::string duplicate_stderr_filters;
   std::string logs_specs = "default";
+  std::string verdict_rules;
   std::string config;
   bool dry_run = false;
   std::string print_completion;

@@ -22,6 +22,7 @@
 #include "launcher/process/patient_write.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/process/visible_device.hpp"
+#include "launcher/report/failure_files.hpp"
 #include "launcher/report/own_error_file.hpp"
 #include "launcher/vital_task.hpp"
 #include "launcher/worker_command.hpp"
@@ -129,6 +130,7 @@ WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
   spec.redirects = config.redirects;
   spec.prefix_template = config.prefix_template;
   spec.hostname = rendezvous::host_name();
+  spec.verdict_rules = config.verdict_rules;
   spec.signal_mask = signal_mask;
   // As they are now: this process may have more for its own connections, and select(2) in a worker counts on
   // few.
@@ -413,7 +415,12 @@ int launch(const LaunchConfig& config) {
   if (config.dry_run) return print_dry_run(config, command, ranks, inherited);
   const RunFolder folder = plan_run_folder(config);
   const std::string timers = timer_file();
-  const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string(), timers};
+  const Guardianship guardianship{
+      folder.temporary() ? folder.path().string() : std::string(), timers,
+      [&](pid_t agent, const ExitStatus& status) {
+        const FailureReport report{command.name, command.interpreter, rendezvous::host_name(), config.run_id};
+        write_agent_end(folder, report, agent, status);
+      }};
   return run_guarded(guardianship, [&](const AgentSeat& seat) {
     return run_agent_process(config, command, ranks, folder, timers, seat);
   });

@@ -16,6 +16,7 @@
 #include "launcher/process/binding.hpp"
 #include "launcher/process/redirect_policy.hpp"
 #include "launcher/report/event.hpp"
+#include "launcher/report/verdict_rules.hpp"
 #include "rendezvous/rendezvous_settings.hpp"
 #include "rendezvous/store/secret.hpp"
 
@@ -76,6 +77,7 @@ struct LaunchConfig {
   RedirectPolicy redirects;
   std::string prefix_template;
   EventDestination events;
+  VerdictRules verdict_rules;  // the user's, then the built-in ones
 
   std::vector<std::string> notices;  // of what was asked for and is not quite what happens
 

@@ -7,8 +7,8 @@
 #include <csignal>
 
 #include "launcher/agent/rank_assignment.hpp"
+#include "launcher/report/failure_files.hpp"
 #include "rendezvous/async/deadline.hpp"
-#include "worker_runtime/contract/whole_file.hpp"
 
 namespace cpprun::launcher {
 
@@ -94,6 +94,7 @@ awaitable<RunResult> Agent::run() {
 awaitable<std::optional<RunResult>> Agent::run_attempt(const Attempt& attempt) {
   cause_elsewhere_.reset();
   own_cause_.clear();
+  lost_.clear();
   runner_.start(attempt);
   spdlog::info("attempt {}: started {} of {} workers, store at {}:{}", attempt.number, attempt.workers.size(),
                attempt.workers.front().world_size, attempt.workers.front().master_addr,
@@ -116,7 +117,7 @@ awaitable<std::optional<RunResult>> Agent::run_attempt(const Attempt& attempt) {
   const StopRequested* stop = std::get_if<StopRequested>(&event);
   if (stop) stopped_by = stop->signal;
   stopped_by = co_await stop_workers(stopped_by, grace);
-  if (std::holds_alternative<GroupFailed>(event)) record_failure(report());
+  if (std::holds_alternative<GroupFailed>(event)) write_failure_files(folder_, report());
   if (stop) co_return StoppedBy{*stopped_by};
   if (stopped_by) event = StopRequested{*stopped_by};
   co_return co_await conclude(std::move(event));
@@ -137,7 +138,7 @@ awaitable<std::optional<RunResult>> Agent::conclude(GroupEvent event) {
   const bool attempt_failed = end.final || end.charged || !end.cause.empty();
   if (attempt_failed && !by_this_node) {
     cause_elsewhere_ = JobCause::from_json(end.cause, end.sentence);
-    record_failure(report());
+    write_failure_files(folder_, report());
   }
   if (stop && !end.final) co_return stopped(stop->signal);
   if (failed_here && (by_this_node || !end.final) && !end.sentence.empty()) spdlog::warn("{}", end.sentence);
@@ -155,6 +156,7 @@ void Agent::announce(const GroupEvent& event) {
   } else if (const auto* end = std::get_if<rendezvous::RoundEnd>(&event)) {
     spdlog::warn("{}", end->sentence);
   } else if (const auto* lost = std::get_if<rendezvous::RendezvousLost>(&event)) {
+    lost_ = "the rendezvous was lost: " + lost->reason;
     spdlog::warn("the rendezvous was lost: {}; stopping the workers within {} ms", lost->reason,
                  lost->grace.count());
   }
@@ -175,6 +177,7 @@ awaitable<Agent::Joined> Agent::join() {
   std::variant<Outcome<std::optional<rendezvous::RendezvousInfo>>, std::monostate> first =
       co_await (std::move(joined) || std::move(told_to_stop));
   if (first.index() == 1) co_return StopRequested{stop_signal_.take()};
+  if (!lost_.empty() && std::get<0>(first).failure) record_loss(std::get<0>(first).failure);
   const std::optional<rendezvous::RendezvousInfo> info = std::get<0>(first).take();
   if (!info) co_return Succeeded{};
   info_ = *info;
@@ -270,11 +273,14 @@ FailureReport Agent::report() const {
           info_.round, runner_.failures(),  cause_elsewhere_};
 }
 
-void Agent::record_failure(const FailureReport& report) const {
-  if (!folder_.exists()) return;
-  const std::string path = (folder_.attempt_folder(report.attempt) / "failure.json").string();
-  const std::error_code error = worker::write_whole_file(path, to_json(report));
-  if (error) spdlog::error("cannot write {}: {}", path, error.message());
+void Agent::record_loss(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const rendezvous::RendezvousError& why) {
+    cause_elsewhere_ = JobCause::lost_rendezvous(lost_ + "; " + why.what());
+    write_failure_files(folder_, report());
+  } catch (...) {  // it will be reported as what it is
+  }
 }
 
 }  // namespace cpprun::launcher

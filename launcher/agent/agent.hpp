@@ -57,7 +57,8 @@ class Agent {
   Attempt plan(const rendezvous::RendezvousInfo& info) const;
   std::string own_name() const;
   FailureReport report() const;
-  void record_failure(const FailureReport& report) const;
+  // The run is over for this node, since the rendezvous was lost in the last attempt.
+  void record_loss(const std::exception_ptr& error);
 
   const AgentConfig& config_;
   const WorkerSpec& spec_;
@@ -68,6 +69,7 @@ class Agent {
   rendezvous::RendezvousInfo info_{};        // of the present round
   std::string own_cause_;                    // what the others were told of a failure here
   std::optional<JobCause> cause_elsewhere_;  // why another agent ended the present round
+  std::string lost_;                         // why the last attempt had no leader any more; else empty
 };
 
 }  // namespace cpprun::launcher

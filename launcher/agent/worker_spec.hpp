@@ -11,6 +11,7 @@
 
 #include "launcher/process/binding.hpp"
 #include "launcher/process/redirect_policy.hpp"
+#include "launcher/report/verdict_rules.hpp"
 #include "worker_runtime/contract/worker_env.hpp"
 
 namespace cpprun::launcher {
@@ -32,6 +33,7 @@ struct WorkerSpec {
   std::string hostname;
   sigset_t signal_mask{};            // for the workers
   std::optional<rlimit> open_files;  // their RLIMIT_NOFILE; without: as ours
+  VerdictRules verdict_rules;        // by which their failures are classed
 };
 
 }  // namespace cpprun::launcher

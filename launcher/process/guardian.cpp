@@ -73,6 +73,7 @@ int end_of_agent(const Guardianship& guardianship, pid_t agent, const ExitStatus
                      describe(status) + "; its workers were killed";
   if (!all_ended) text += ", but some of them are in uninterruptible sleep and had to be abandoned";
   write_patiently(STDERR_FILENO, text + "\n", kLastWordsPatience);
+  if (guardianship.agent_ended) guardianship.agent_ended(agent, status);
   if (!guardianship.temporary_folder.empty()) {
     std::error_code ignored;
     std::filesystem::remove_all(guardianship.temporary_folder, ignored);

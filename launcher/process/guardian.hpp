@@ -10,9 +10,13 @@
 // a child could not find what a dead agent left behind.
 #pragma once
 
+#include <sys/types.h>
+
 #include <csignal>
 #include <functional>
 #include <string>
+
+#include "launcher/process/exit_status.hpp"
 
 namespace cpprun::launcher {
 
@@ -20,6 +24,8 @@ struct Guardianship {
   // Removed by the guardian when the agent did not live to do so; each may be empty.
   std::string temporary_folder;
   std::string timer_file;  // a FIFO
+  // Called when the agent was ended by a signal and so leaves no report; may be null.
+  std::function<void(pid_t agent, const ExitStatus& status)> agent_ended;
 };
 
 // What the agent gets from its guardian.

@@ -26,6 +26,11 @@ constexpr std::chrono::milliseconds kKillAgain{20};
 constexpr std::chrono::seconds kReaderPatience{10};
 // The same once the user wants the end now.
 constexpr std::chrono::seconds kShortPatience{1};
+// The stderr of a worker that has ended comes to its end soon, unless a process that it left behind holds it.
+constexpr std::chrono::milliseconds kWordsPatience{300};
+// For a worker with a cause of its own, after one that only tells of others: longer than a node is silent
+// before it counts as lost (3 s), which is such a cause too.
+constexpr std::chrono::seconds kCausePatience{5};
 
 // The inherited variables, with `ours` in place of those of the same name, and `own` in place of both.
 std::vector<std::string> merged(const std::vector<std::string>& inherited, const worker::Variables& ours,
@@ -53,6 +58,14 @@ int read_exec_error(int fd) {
   return ::read(fd, &cause, sizeof cause) == static_cast<ssize_t>(sizeof cause) ? cause : 0;
 }
 
+std::vector<std::string> places_of(const RunFolder& folder) {
+  std::error_code unknown;
+  std::vector<std::string> places{std::filesystem::current_path(unknown).string(),
+                                  std::filesystem::temp_directory_path(unknown).string(), "/dev/shm"};
+  if (folder.exists()) places.push_back(folder.path().string());
+  return places;
+}
+
 bool children_left() {
   siginfo_t info{};
   return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
@@ -69,7 +82,8 @@ LocalRunner::LocalRunner(asio::io_context& io, Reaper& reaper, const WorkerSpec&
       folder_(folder),
       consoles_(consoles),
       events_(events),
-      round_environment_(std::move(round_environment)) {}
+      round_environment_(std::move(round_environment)),
+      resources_(places_of(folder)) {}
 
 LocalRunner::~LocalRunner() {
   // Reached with workers alive only when an error flies past: nothing may outlive the agent.
@@ -84,6 +98,8 @@ void LocalRunner::start(const Attempt& attempt) {
   stopping_ = false;
   ends_recorded_ = false;
   told_stopping_ = false;
+  alone_ = attempt.workers.front().group_world_size == 1;
+  resources_.begin();
   pumps_ = std::make_unique<async::TaskGroup>(io_.get_executor());
   folder_.create_attempt(attempt.number, static_cast<int>(attempt.workers.size()));
   environment_ = merged(spec_.environment, round_environment_(attempt), {});
@@ -142,6 +158,7 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
   worker.pid = started.pid;
   worker.exec_error_pipe = FileDescriptor(started.exec_error_fd);
   reaper_.watch(started.pid);
+  resources_.watch(started.pid);
   events_.worker_started(worker.ranks, started.pid);
   for (WorkerStream* stream : {&worker.streams.out, &worker.streams.err}) {
     stream->child_end = FileDescriptor();
@@ -161,9 +178,36 @@ awaitable<std::optional<WorkerFailure>> LocalRunner::ended() {
       if (end && succeeded(end->status) && worker.condemned.empty()) ++done;
     }
     if (done == workers_.size()) co_return std::nullopt;
-    const std::vector<WorkerFailure> failed = failures();
-    if (!failed.empty()) co_return root_cause(failed);
+    if (!failures().empty()) co_return co_await settled_cause();
     co_await reaper_.collected().wait();
+  }
+}
+
+OutputPump* LocalRunner::speaking() {
+  for (Worker& worker : workers_) {
+    OutputPump* pump = worker.streams.err.pump.get();
+    if (pump && pump->source_fd() >= 0 && reaper_.end_of(worker.pid)) return pump;
+  }
+  return nullptr;
+}
+
+awaitable<WorkerFailure> LocalRunner::settled_cause() {
+  const async::Deadline causes = async::Deadline::after(kCausePatience);
+  async::Deadline words = async::Deadline::after(kWordsPatience);
+  std::size_t known = 0;
+  for (;;) {
+    const std::vector<WorkerFailure> failed = failures();
+    if (failed.size() != known) words = async::Deadline::after(kWordsPatience);
+    known = failed.size();
+    OutputPump* pump = speaking();
+    if (pump && !words.passed()) {
+      co_await pump->progressed().wait_until(words.time());
+      continue;
+    }
+    const WorkerFailure& root = root_cause(failed);
+    const bool nobody_else = alone_ && !workers_left();
+    if (!may_follow_from_another(root.verdict.cls) || nobody_else || causes.passed()) co_return root;
+    co_await reaper_.collected().wait_until(causes.time());
   }
 }
 
@@ -302,7 +346,27 @@ WorkerFailure LocalRunner::failure_of(Worker& worker, const ProcessEnd& end) {
   const bool left_one = !worker.error_file.empty() && ::access(worker.error_file.c_str(), F_OK) == 0;
   if (left_one) failure.error_file = worker.error_file;
   failure.stderr_tail = tail_of(worker.streams.err);
+  failure.peak_memory_kib = end.peak_memory_kib;
   return failure;
+}
+
+// Once, and again when the worker has said more or the attempt is over. `evidence` is gathered at the first
+// need.
+void LocalRunner::judge_worker(Worker& worker, WorkerFailure& failure,
+                               std::optional<NodeEvidence>& evidence) {
+  const std::size_t words = failure.stderr_tail.size();
+  if (worker.judged_words != words || worker.judged_last != ends_recorded_) {
+    worker.judged_words = words;
+    worker.judged_last = ends_recorded_;
+    if (!evidence) evidence = resources_.look();
+    std::error_code unknown;
+    failure.core_dump =
+        core_dump_of(failure.pid, failure.status, std::filesystem::current_path(unknown).string());
+    worker.core_dump = failure.core_dump;
+    worker.verdict = judge(failure, *evidence, spec_.verdict_rules);
+  }
+  failure.core_dump = worker.core_dump;
+  failure.verdict = worker.verdict;
 }
 
 void LocalRunner::condemn(Worker& worker, const std::string& why) {
@@ -355,6 +419,7 @@ void LocalRunner::resize_terminals() {
 
 std::vector<WorkerFailure> LocalRunner::failures() {
   std::vector<WorkerFailure> failed;
+  std::optional<NodeEvidence> evidence;
   for (Worker& worker : workers_) {
     std::optional<ProcessEnd> end = reaper_.end_of(worker.pid);
     if (worker.condemned_end) {
@@ -362,7 +427,9 @@ std::vector<WorkerFailure> LocalRunner::failures() {
       worker.condemned_end->status = end ? end->status : worker.condemned_end->status;
       end = worker.condemned_end;
     }
-    if (end && (worker.condemned_end || !succeeded(end->status))) failed.push_back(failure_of(worker, *end));
+    if (!end || (!worker.condemned_end && succeeded(end->status))) continue;
+    failed.push_back(failure_of(worker, *end));
+    judge_worker(worker, failed.back(), evidence);
   }
   return failed;
 }

@@ -10,6 +10,7 @@
 
 #include "launcher/agent/worker_spec.hpp"
 #include "launcher/health/hang_monitor.hpp"
+#include "launcher/health/resource_evidence.hpp"
 #include "launcher/health/timer_table.hpp"
 #include "launcher/process/log_layout.hpp"
 #include "launcher/process/reaper.hpp"
@@ -59,6 +60,11 @@ class LocalRunner : public WorkerRunner {
     std::string condemned;  // why it has failed in our eyes, though it has not ended
     bool stuck = false;
     std::optional<ProcessEnd> condemned_end;  // for as long as it has no real one
+    Verdict verdict;
+    std::string core_dump;
+    std::size_t judged_words =
+        SIZE_MAX;              // bytes of stderr that the verdict knew; SIZE_MAX: there is none yet
+    bool judged_last = false;  // after the attempt's end
   };
 
   void open_filtered_logs(int attempt);
@@ -66,7 +72,13 @@ class LocalRunner : public WorkerRunner {
   void send(int signal);
   void record_ends();
   void condemn(Worker& worker, const std::string& why);
+  // Some have failed: the root cause, once they have said what they had to say and, where the first ones
+  // only tell of others, a worker with a cause of its own may have followed.
+  awaitable<WorkerFailure> settled_cause();
+  // The stderr of a worker that has ended, where more of it is to come; else null.
+  OutputPump* speaking();
   WorkerFailure failure_of(Worker& worker, const ProcessEnd& end);
+  void judge_worker(Worker& worker, WorkerFailure& failure, std::optional<NodeEvidence>& evidence);
   bool workers_left() const;
   awaitable<bool> wait_until_gone(async::Deadline limit);
   awaitable<void> kill_all();
@@ -81,6 +93,8 @@ class LocalRunner : public WorkerRunner {
   RoundEnvironment round_environment_;
   std::vector<std::string> environment_;  // inherited by the workers of the present attempt
   FilteredLogs filtered_;                 // of the attempt
+  ResourceEvidence resources_;
+  bool alone_ = true;  // no other node has a part in the attempt
   std::vector<Worker> workers_;
   bool stopping_ = false;
   bool ends_recorded_ = false;

@@ -1,5 +1,6 @@
 #include "launcher/process/reaper.hpp"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 namespace cpprun::launcher {
@@ -33,10 +34,13 @@ void Reaper::collect() {
   ++batch_;
   const std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
   int status = 0;
-  for (pid_t pid = ::waitpid(-1, &status, WNOHANG); pid > 0; pid = ::waitpid(-1, &status, WNOHANG)) {
+  rusage usage{};
+  for (pid_t pid = ::wait4(-1, &status, WNOHANG, &usage); pid > 0;
+       pid = ::wait4(-1, &status, WNOHANG, &usage)) {
     if (WIFSTOPPED(status)) continue;  // for a moment, while its stack is taken
     const auto found = watched_.find(pid);
-    if (found != watched_.end()) found->second = ProcessEnd{decode_wait_status(status), now, batch_};
+    if (found != watched_.end())
+      found->second = ProcessEnd{decode_wait_status(status), now, batch_, usage.ru_maxrss};
   }
   collected_.notify_all();
 }

@@ -19,6 +19,18 @@ using TimePoint = std::chrono::system_clock::time_point;
 constexpr std::size_t kRuleWidth = 60;
 constexpr std::size_t kTextTailLines = 20;
 constexpr std::size_t kJsonTailLines = 200;
+constexpr const char* kAdviceOnNode =
+    "Look at that node: whether it runs and can be reached, and what its own cpprun said last.";
+constexpr const char* kAdviceOnStore =
+    "Look at the host that leads the run (its endpoint, cpprund or etcd): whether it runs and can be "
+    "reached.";
+constexpr const char* kAdviceOnAgent =
+    "Ask who ends processes here: the scheduler's limits, a person, or the kernel for want of memory.";
+
+const char* advice_without_worker(FailureClass cls) {
+  if (cls == FailureClass::NodeLost) return kAdviceOnNode;
+  return cls == FailureClass::StoreLost ? kAdviceOnStore : kAdviceOnAgent;
+}
 
 std::string local_time(TimePoint when) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(when);
@@ -66,6 +78,13 @@ void append_field(std::string& text, const char* name, const std::string& value)
   text += '\n';
 }
 
+// The verdict in two lines: what it was and by which evidence, and what to do.
+void append_verdict(std::string& text, const Verdict& verdict) {
+  const std::string evidence = verdict.evidence.empty() ? "" : ": " + verdict.evidence.front();
+  append_field(text, "cause     : ", class_name(verdict.cls) + evidence);
+  if (!verdict.advice.empty()) append_field(text, "advice    : ", verdict.advice);
+}
+
 void append_failure(std::string& text, std::size_t index, const WorkerFailure& failure,
                     const std::string& host) {
   text += '[';
@@ -84,6 +103,7 @@ void append_failure(std::string& text, std::size_t index, const WorkerFailure& f
 std::string root_text(const FailureReport& report, const WorkerFailure& root) {
   std::string text;
   append_failure(text, static_cast<std::size_t>(&root - report.failures.data()), root, report.host);
+  append_verdict(text, root.verdict);
   const std::vector<std::string> tail = last_lines(root.stderr_tail, kTextTailLines);
   if (!tail.empty()) {
     text += "  stderr    : (last lines)\n";
@@ -106,7 +126,10 @@ json to_object(const WorkerFailure& failure, const std::string& host) {
       {"pid", failure.pid},
       {"exit_code", nullptr},
       {"signal", nullptr},
-      {"class", failure_class(failure)},
+      {"class", class_name(failure.verdict.cls)},
+      {"evidence", failure.verdict.evidence},
+      {"advice", failure.verdict.advice},
+      {"confidence", failure.verdict.confidence},
       {"message", failure_message(failure)},
       {"error_file", failure.error_file.empty() ? json(nullptr) : json(failure.error_file)},
       {"stderr_tail", last_lines(failure.stderr_tail, kJsonTailLines)},
@@ -120,9 +143,14 @@ json to_object(const WorkerFailure& failure, const std::string& host) {
   return object;
 }
 
-// A node that was lost or stopped: no worker's figures.
-json node_object(const std::string& sentence) {
-  json object = {{"class", "node"}, {"message", sentence}, {"stderr_tail", json::array()}};
+// A node that was lost or stopped, or a lost rendezvous: no worker's figures.
+json node_object(const JobCause& cause) {
+  json object = {{"class", class_name(cause.cls)},
+                 {"message", cause.sentence},
+                 {"evidence", json::array({cause.sentence})},
+                 {"advice", advice_without_worker(cause.cls)},
+                 {"confidence", 0.9},
+                 {"stderr_tail", json::array()}};
   for (const char* key : {"global_rank", "local_rank", "role_rank", "host", "pid", "exit_code", "signal",
                           "error_file", "time"}) {
     object[key] = nullptr;
@@ -130,10 +158,23 @@ json node_object(const std::string& sentence) {
   return object;
 }
 
+std::string node_text(const JobCause& cause) {
+  std::string text = "  " + cause.sentence + "\n";
+  append_field(text, "cause     : ", class_name(cause.cls));
+  append_field(text, "advice    : ", advice_without_worker(cause.cls));
+  return text;
+}
+
 json root_object(const FailureReport& report) {
   if (!report.elsewhere) return to_object(root_cause(report.failures), report.host);
   json object = json::parse(report.elsewhere->record, nullptr, false);
-  return object.is_object() ? object : node_object(report.elsewhere->sentence);
+  return object.is_object() ? object : node_object(*report.elsewhere);
+}
+
+// How far from the cause a failure speaks: of its own, of a wait in vain, of a peer that was gone.
+int remoteness(FailureClass cls) {
+  if (!may_follow_from_another(cls)) return 0;
+  return cls == FailureClass::PeerFailure ? 2 : 1;
 }
 
 }  // namespace
@@ -142,7 +183,7 @@ const WorkerFailure& root_cause(const std::vector<WorkerFailure>& failures) {
   const auto order = [](const WorkerFailure& failure) {
     const std::int64_t recorded =
         failure.record && failure.record->timestamp > 0 ? failure.record->timestamp : INT64_MAX;
-    return std::make_tuple(failure.stopped_by_agent, failure.batch,
+    return std::make_tuple(failure.stopped_by_agent, remoteness(failure.verdict.cls), failure.batch,
                            !std::holds_alternative<Signaled>(failure.status), recorded, failure.ranks.local);
   };
   return *std::min_element(
@@ -159,13 +200,6 @@ std::string why_no_restart(const WorkerFailure& failure) {
   if (refused_configuration(failure)) return "its configuration is wrong";
   if (failure.stuck) return "the kernel holds it";
   return "";
-}
-
-std::string failure_class(const WorkerFailure& failure) {
-  if (failure.exec_error != 0) return "exec";
-  if (!failure.condemned.empty()) return "hang";
-  if (failure.record) return "exception";
-  return std::holds_alternative<Signaled>(failure.status) ? "signal" : "exit";
 }
 
 std::string failure_message(const WorkerFailure& failure) {
@@ -210,8 +244,7 @@ std::string to_text(const FailureReport& report) {
   if (root) {
     text += root_text(report, *root);
   } else {
-    text +=
-        report.elsewhere->text.empty() ? "  " + report.elsewhere->sentence + "\n" : report.elsewhere->text;
+    text += report.elsewhere->text.empty() ? node_text(*report.elsewhere) : report.elsewhere->text;
   }
   return text + heavy + "\n";
 }
@@ -236,7 +269,15 @@ std::string to_json(const FailureReport& report) {
 JobCause JobCause::of(const FailureReport& report) {
   const WorkerFailure& root = root_cause(report.failures);
   return {summary(root) + " on " + report.host, root_text(report, root),
-          dump(to_object(root, report.host), -1)};
+          dump(to_object(root, report.host), -1), root.verdict.cls};
+}
+
+JobCause JobCause::lost_rendezvous(const std::string& sentence) {
+  return {sentence, "", "", FailureClass::StoreLost};
+}
+
+JobCause JobCause::lost_agent(const std::string& sentence) {
+  return {sentence, "", "", FailureClass::KilledExternally};
 }
 
 std::string JobCause::to_json() const {
@@ -245,12 +286,12 @@ std::string JobCause::to_json() const {
 
 JobCause JobCause::from_json(const std::string& text, const std::string& sentence) {
   const json object = json::parse(text, nullptr, false);
-  if (!object.is_object()) return {sentence, "", ""};
+  if (!object.is_object()) return {sentence, "", "", FailureClass::NodeLost};
   const auto value = [&](const char* key) {
     const json::const_iterator entry = object.find(key);
     return entry != object.end() && entry->is_string() ? entry->get<std::string>() : std::string();
   };
-  return {sentence, value("text"), value("record")};
+  return {sentence, value("text"), value("record"), FailureClass::NodeLost};
 }
 
 }  // namespace cpprun::launcher

@@ -11,6 +11,7 @@
 
 #include "launcher/agent/rank_assignment.hpp"
 #include "launcher/process/exit_status.hpp"
+#include "launcher/report/verdict.hpp"
 #include "worker_runtime/contract/error_record.hpp"
 
 namespace cpprun::launcher {
@@ -28,6 +29,9 @@ struct WorkerFailure {
   std::optional<worker::ErrorRecord> record;
   std::string error_file;  // empty if the worker left none; without `record` it is none that can be read
   std::string stderr_tail;
+  std::string core_dump;             // its path, or the program that the kernel gave it to; empty: none known
+  std::int64_t peak_memory_kib = 0;  // most resident memory of the process; 0: not known
+  Verdict verdict;                   // Unknown until somebody has judged
 };
 
 struct FailureReport;
@@ -37,8 +41,13 @@ struct JobCause {
   std::string sentence;  // one line
   std::string text;    // of the boxed report; empty where no worker is to blame (a node was lost or stopped)
   std::string record;  // as `root_cause` in failure.json; empty likewise
+  FailureClass cls = FailureClass::NodeLost;  // where no worker is to blame
 
   static JobCause of(const FailureReport& report);
+  // This node has lost the run: its leader, or the store that the run is led by.
+  static JobCause lost_rendezvous(const std::string& sentence);
+  // This node's agent was ended, by somebody else.
+  static JobCause lost_agent(const std::string& sentence);
   std::string to_json() const;
   // Of text that is none, a cause with `sentence` alone.
   static JobCause from_json(const std::string& text, const std::string& sentence);
@@ -54,9 +63,10 @@ struct FailureReport {
   std::optional<JobCause> elsewhere;    // the root cause, where another agent reported it
 };
 
-// The first failure that the agent did not cause itself. Among those noticed at the same moment: one that
-// died by a signal of its own, then the earliest error record, then the lowest local rank. `failures` is not
-// empty.
+// The first failure that the agent did not cause itself and that has a cause of its own. One that says that
+// somebody else was missing (may_follow_from_another) comes behind the others, whenever it was noticed. Among
+// those noticed at the same moment: one that died by a signal of its own, then the earliest error record,
+// then the lowest local rank. `failures` is not empty.
 const WorkerFailure& root_cause(const std::vector<WorkerFailure>& failures);
 
 // The worker recorded that its configuration is wrong (exit code 2): starting it again would not help.
@@ -65,17 +75,14 @@ bool refused_configuration(const WorkerFailure& failure);
 // Why starting the workers again would not help after this failure; empty where it may.
 std::string why_no_restart(const WorkerFailure& failure);
 
-// "hang" (the agent ended it: a timer of its own ran out, or it was stuck in the kernel), "exception" (the
-// worker recorded one), "signal", "exec" (the program could not be started), "exit".
-std::string failure_class(const WorkerFailure& failure);
-
 // One line: what happened, in the worker's own words where it left some.
 std::string failure_message(const WorkerFailure& failure);
 
 // "rank 1 (local_rank 1, pid 26677): exit code 7".
 std::string summary(const WorkerFailure& failure);
 
-// The boxed report in torchrun's layout, with the root cause's last lines of stderr; ends with a newline.
+// The boxed report in torchrun's layout, with the root cause's verdict and last lines of stderr; ends with a
+// newline.
 std::string to_text(const FailureReport& report);
 
 // The content of failure.json; its schema is in launcher/README.md.

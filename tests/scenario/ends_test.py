@@ -77,12 +77,17 @@ class Report(ScenarioTest):
         self.assertEqual((cause["global_rank"], cause["local_rank"], cause["exit_code"], cause["signal"]),
                          (1, 1, 7, None))
         self.assertEqual(cause["stderr_tail"], ["last words 1"])
-        self.assertEqual(cause["class"], "exit")
+        self.assertEqual(cause["class"], "exit_code")
+        self.assertEqual(cause["evidence"], ["exit code 7 and no error record", "its last word: last words 1"])
+        self.assertIn("  cause     : exit_code: exit code 7 and no error record\n", job.err)
+        self.assertIn("  advice    : " + cause["advice"], job.err)
+        self.assertTrue(0 < cause["confidence"] <= 1)
         self.assertRegex(cause["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
         stopped = {f["global_rank"]: f["stopped_by_agent"] for f in report["failures"]}
         self.assertEqual(stopped, {0: True, 1: False})
         self.assertEqual(set(cause), {"global_rank", "local_rank", "role_rank", "host", "pid", "exit_code", "signal",
-                                      "class", "message", "error_file", "stderr_tail", "time"})
+                                      "class", "evidence", "advice", "confidence", "message", "error_file", "stderr_tail",
+                                      "time"})
 
     def test_error_file_of_the_worker(self):
         self.write("w.py", "import json, os, sys\n"

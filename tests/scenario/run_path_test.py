@@ -59,7 +59,7 @@ class RunPath(ScenarioTest):
                               ("raise Exception from ValueError('first')", "Exception: ")):
             job = self.run_script(text)
             cause = self.failure(job)
-            self.assertEqual(cause["class"], "exception", job.err)
+            self.assertEqual(cause["class"], "import_error" if "import" in text else "exception", job.err)
             self.assertIn(message, cause["message"])
             shutil.rmtree(self.path("logs"))
 
@@ -71,7 +71,7 @@ class RunPath(ScenarioTest):
                 self.assertEqual(job.code, 0, job.err)
             else:
                 cause = self.failure(job)
-                self.assertEqual((cause["exit_code"], cause["class"]), (code, "exit"))
+                self.assertEqual((cause["exit_code"], cause["class"]), (code, "exit_code"))
                 self.assertIn(said, job.err)
             self.assertIsNone(self.record())
             shutil.rmtree(self.path("logs"))

@@ -54,11 +54,31 @@ TEST(RootCause, AtTheSameMomentTheEarlierRecordComesFirst) {
   EXPECT_EQ(root_of({failure(0, Exited{1}, 1), failure(1, Exited{1}, 1)}), 0);
 }
 
+WorkerFailure of_class(int rank, FailureClass cls, std::uint64_t batch, bool stopped = false) {
+  WorkerFailure judged = failure(rank, Exited{1}, batch, stopped);
+  judged.verdict.cls = cls;
+  return judged;
+}
+
+TEST(RootCause, AConsequenceIsNeverTheCauseWhileAnotherHasItsOwn) {
+  using C = FailureClass;
+  EXPECT_EQ(root_of({of_class(0, C::PeerFailure, 1), of_class(1, C::Exception, 9)}), 1);
+  EXPECT_EQ(root_of({of_class(0, C::StoreLost, 1), of_class(1, C::SegmentationFault, 9)}), 1);
+  EXPECT_EQ(root_of({of_class(0, C::PeerFailure, 1), of_class(1, C::Timeout, 9)}), 1);
+  EXPECT_EQ(root_of({of_class(0, C::PeerFailure, 2), of_class(1, C::PeerFailure, 1)}), 1);
+  // What the agent stopped is no cause, whatever it said.
+  EXPECT_EQ(root_of({of_class(0, C::PeerFailure, 1), of_class(1, C::Exception, 9, true)}), 0);
+}
+
+TEST(RootCause, TheEarlierOfTwoOwnCauses) {
+  using C = FailureClass;
+  EXPECT_EQ(root_of({of_class(0, C::ExitCode, 2), of_class(1, C::Exception, 1)}), 1);
+}
+
 TEST(FailureReport, AWorkerThatTheAgentCondemned) {
   WorkerFailure hung = failure(0, Signaled{SIGKILL}, 1);
   hung.condemned = "the timer 'x' ran out";
   hung.record = worker::ErrorRecord{"m", "stack", 0, std::nullopt};
-  EXPECT_EQ(failure_class(hung), "hang");
   EXPECT_EQ(failure_message(hung), "the timer 'x' ran out");
   EXPECT_EQ(summary(hung), "rank 4 (local_rank 0, pid 100): the timer 'x' ran out");
   EXPECT_EQ(why_no_restart(hung), "");
@@ -83,6 +103,7 @@ TEST(FailureReport, Text) {
   root.record = worker::ErrorRecord{"RuntimeError: boom", "Traceback\n  line", 5, std::nullopt};
   root.error_file = "/l/error.json";
   root.stderr_tail = "first\nlast words\n";
+  root.verdict = {FailureClass::Exception, {"RuntimeError: boom", "more"}, "Read it.", 0.95};
   EXPECT_EQ(to_text(report({failure(0, Signaled{SIGTERM}, 2, true), root})),
             "============================================================\n"
             "train.py FAILED\n"
@@ -106,6 +127,8 @@ TEST(FailureReport, Text) {
             "  error_file: /l/error.json\n"
             "  traceback : Traceback\n"
             "    line\n"
+            "  cause     : exception: RuntimeError: boom\n"
+            "  advice    : Read it.\n"
             "  stderr    : (last lines)\n"
             "    first\n"
             "    last words\n"
@@ -115,6 +138,7 @@ TEST(FailureReport, Text) {
 TEST(FailureReport, Json) {
   WorkerFailure root = failure(1, Signaled{SIGKILL}, 1);
   root.stderr_tail = "a\nb \xff\n";
+  root.verdict = {FailureClass::OutOfMemory, {"the kernel's word", "more"}, "Use less.", 0.5};
   const json parsed = json::parse(to_json(report({root, failure(0, Exited{3}, 2, true)})));
   const json& cause = parsed.at("root_cause");
   EXPECT_EQ(cause.at("global_rank"), 5);
@@ -123,7 +147,10 @@ TEST(FailureReport, Json) {
   EXPECT_EQ(cause.at("pid"), 101);
   EXPECT_TRUE(cause.at("exit_code").is_null());
   EXPECT_EQ(cause.at("signal"), "SIGKILL");
-  EXPECT_EQ(cause.at("class"), "signal");
+  EXPECT_EQ(cause.at("class"), "out_of_memory");
+  EXPECT_EQ(cause.at("evidence"), (json{"the kernel's word", "more"}));
+  EXPECT_EQ(cause.at("advice"), "Use less.");
+  EXPECT_EQ(cause.at("confidence"), 0.5);
   EXPECT_EQ(cause.at("time"), "2026-11-29T17:38:05.042Z");
   EXPECT_EQ(cause.at("stderr_tail").size(), 2u);
   EXPECT_EQ(cause.at("stderr_tail")[0], "a");
@@ -160,24 +187,20 @@ TEST(FailureReport, ANodeThatWasLost) {
   FailureReport here = report({});
   for (const char* told : {R"({"sentence":"","text":"","record":""})", "garbage", "{}", R"({"text":7})"}) {
     here.elsewhere = JobCause::from_json(told, "node 1 (h) has left");
-    EXPECT_THAT(to_text(here), HasSubstr("Root Cause (first observed failure):\n  node 1 (h) has left\n"))
+    EXPECT_THAT(to_text(here), HasSubstr("Root Cause (first observed failure):\n  node 1 (h) has left\n"
+                                         "  cause     : node_lost\n"))
         << told;
     const json cause = json::parse(to_json(here)).at("root_cause");
-    EXPECT_EQ(cause.at("class"), "node");
+    EXPECT_EQ(cause.at("class"), "node_lost");
+    EXPECT_EQ(cause.at("evidence"), json{"node 1 (h) has left"});
     EXPECT_EQ(cause.at("message"), "node 1 (h) has left");
     EXPECT_TRUE(cause.at("exit_code").is_null());
   }
 }
 
-TEST(FailureReport, Classes) {
-  EXPECT_EQ(failure_class(failure(0, Exited{1}, 1)), "exit");
-  EXPECT_EQ(failure_class(failure(0, Signaled{SIGABRT}, 1)), "signal");
-  WorkerFailure recorded = failure(0, Exited{1}, 1);
-  recorded.record = worker::ErrorRecord{"m", "", 0, std::nullopt};
-  EXPECT_EQ(failure_class(recorded), "exception");
+TEST(FailureReport, AProgramThatCouldNotBeExecuted) {
   WorkerFailure unstarted = failure(0, Exited{126}, 1);
   unstarted.exec_error = ENOEXEC;
-  EXPECT_EQ(failure_class(unstarted), "exec");
   EXPECT_THAT(failure_message(unstarted), HasSubstr("Exec format error"));
 }
 

@@ -1,0 +1,133 @@
+#include "launcher/ctl/explain.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "launcher/report/post_mortem.hpp"
+
+namespace cpprun::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kLargest = 64 * 1024 * 1024;
+constexpr std::size_t kMostFolders = 10'000;
+constexpr std::size_t kMostListed = 20;
+
+struct Found {
+  fs::path file;
+  std::string text;
+  std::string time;  // of the failure, as ISO-8601 in UTC: earlier ones sort before
+};
+
+// Nothing for what is no regular file or cannot be read.
+std::optional<std::string> content_of(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error) || fs::file_size(file, error) > kLargest || error)
+    return std::nullopt;
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
+
+// The report in an attempt's folder, or in that of its post-mortem; the failure alone where an older cpprun,
+// or one that had no more space, wrote nothing else.
+std::optional<Found> report_in(const fs::path& folder) {
+  for (const char* name : {"post_mortem.json", "post_mortem/post_mortem.json", "failure.json"}) {
+    const fs::path file = folder / name;
+    if (std::optional<std::string> text = content_of(file)) return Found{file, *text, time_of_failure(*text)};
+  }
+  return std::nullopt;
+}
+
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  std::vector<fs::path> folders;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code unknown;
+    if (entry->is_directory(unknown) && folders.size() < kMostFolders) folders.push_back(entry->path());
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+bool is_attempt(const fs::path& folder) {
+  return folder.filename().string().rfind("attempt_", 0) == 0;
+}
+
+void add_attempts(const fs::path& run, std::vector<Found>& found) {
+  for (const fs::path& folder : folders_in(run)) {
+    if (!is_attempt(folder)) continue;
+    if (std::optional<Found> report = report_in(folder)) found.push_back(std::move(*report));
+  }
+}
+
+// The latest last.
+std::vector<Found> reports_at(const fs::path& place) {
+  std::vector<Found> found;
+  if (std::optional<Found> report = report_in(place)) return {std::move(*report)};
+  add_attempts(place, found);
+  if (found.empty()) {
+    for (const fs::path& run : folders_in(place)) add_attempts(run, found);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Found& a, const Found& b) { return a.time < b.time; });
+  return found;
+}
+
+int print(const Found& report, std::ostream& out, std::ostream& trouble) {
+  try {
+    out << post_mortem_page(report.text);
+    return 0;
+  } catch (const std::invalid_argument& error) {
+    trouble << "cpprunctl: " << report.file.string() << " cannot be explained: " << error.what() << "\n";
+    return 1;
+  }
+}
+
+}  // namespace
+
+int explain(const fs::path& place, std::ostream& out, std::ostream& trouble) {
+  std::error_code error;
+  if (!fs::exists(place, error)) {
+    trouble << "cpprunctl: there is no " << place.string()
+            << "; name the folder of a run (--log-dir), of an attempt or of a post-mortem\n";
+    return 1;
+  }
+  if (!fs::is_directory(place, error)) {
+    // A page beside its JSON stands for it.
+    const bool page = place.filename() == "page.txt";
+    const fs::path file = page ? place.parent_path() / "post_mortem.json" : place;
+    if (const std::optional<std::string> text = content_of(file))
+      return print({file, *text, ""}, out, trouble);
+    trouble << "cpprunctl: " << file.string() << " cannot be read, or is no file\n";
+    return 1;
+  }
+  const std::vector<Found> found = reports_at(place);
+  if (found.empty()) {
+    trouble
+        << "cpprunctl: " << place.string()
+        << " holds no report of a failure: neither a post_mortem.json nor a failure.json, in attempt_<n> or "
+           "in the folders of runs\n";
+    return 1;
+  }
+  const int code = print(found.back(), out, trouble);
+  if (found.size() == 1) return code;
+  out << "\nOther failures below " << place.string() << ", the latest first:\n";
+  for (std::size_t i = found.size() - 1; i > 0; --i) {
+    if (found.size() - i > kMostListed) {
+      out << "  ... and " << i << " more\n";
+      break;
+    }
+    out << "  " << (found[i - 1].time.empty() ? "(no time)" : found[i - 1].time) << "  "
+        << found[i - 1].file.parent_path().string() << "\n";
+  }
+  return code;
+}
+
+}  // namespace cpprun::launcher

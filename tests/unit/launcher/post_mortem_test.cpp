@@ -1,0 +1,201 @@
+// The page of a failed attempt, and finding it again in folders that were copied from elsewhere.
+#include "launcher/report/post_mortem.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "launcher/ctl/explain.hpp"
+#include "launcher/report/node_facts.hpp"
+
+namespace cpprun::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::Pair;
+
+WorkerFailure failure(int rank, ExitStatus status, FailureClass cls, const std::string& evidence,
+                      const std::string& said = "", bool stopped = false) {
+  WorkerFailure f;
+  f.ranks = {rank, rank, rank, 8, 8};
+  f.pid = 100 + rank;
+  f.status = status;
+  f.batch = static_cast<std::uint64_t>(rank);
+  f.stopped_by_agent = stopped;
+  f.when = std::chrono::system_clock::time_point(std::chrono::milliseconds(1'795'973'885'042));
+  f.stderr_tail = said;
+  f.verdict = {cls, {evidence, "more of it"}, "Do this.", 0.97};
+  return f;
+}
+
+FailureReport crash() {
+  const auto closed = [](int rank) {
+    return failure(rank, Exited{1}, FailureClass::PeerFailure, "closed by peer", "epoch 1\nclosed by peer\n");
+  };
+  return {"train.py",
+          "/venv/bin/python",
+          "host1",
+          "job",
+          2,
+          {closed(0), closed(1),
+           failure(3, Signaled{SIGSEGV}, FailureClass::SegmentationFault, "ended by SIGSEGV", "x\n"),
+           closed(2), failure(4, Signaled{SIGTERM}, FailureClass::PeerFailure, "stopped", "", true)},
+          std::nullopt};
+}
+
+NodeFacts facts() {
+  return {{{"cpprun", "0.1"}, {"kernel", "Linux 6"}}, {{"open files", "1024"}}, {{"NCCL_DEBUG", "INFO"}}};
+}
+
+TEST(PostMortem, Page) {
+  const std::string page =
+      post_mortem_page(post_mortem_json(crash(), facts(), "15 ranks wait in allreduce\n"));
+  EXPECT_EQ(
+      page,
+      "train.py failed: run job, attempt 2, as seen by host1\n" + std::string(100, '=') +
+          "\n"
+          "Verdict      segmentation_fault (97 % sure)\n"
+          "Evidence     ended by SIGSEGV\n"
+          "             more of it\n"
+          "Advice       Do this.\n"
+          "Root cause   rank 3 (local rank 3, pid 103 on host1): SIGSEGV, 2026-11-29T17:38:05.042Z\n"
+          "Why this one it has a cause of its own, while others only say that somebody was missing, though "
+          "they\n"
+          "             were noticed earlier\n"
+          "Message      Signal 11 (SIGSEGV) received by PID 103\n"
+          "\n"
+          "Ranks of this node that did not end well\n"
+          "----------------------------------------\n"
+          "  0-2       exit code 1   peer_failure: closed by peer\n"
+          "  3         SIGSEGV       segmentation_fault: ended by SIGSEGV\n"
+          "  4         SIGTERM       stopped because of the root cause\n"
+          "\n"
+          "Stacks\n"
+          "------\n"
+          "  15 ranks wait in allreduce\n"
+          "\n"
+          "Last lines on stderr\n"
+          "--------------------\n"
+          "  ranks 0-2:\n"
+          "    epoch 1\n"
+          "    closed by peer\n"
+          "  rank 3:\n"
+          "    x\n"
+          "\n"
+          "This node\n"
+          "---------\n"
+          "versions     cpprun 0.1, kernel Linux 6\n"
+          "limits       open files 1024\n"
+          "  NCCL_DEBUG=INFO\n");
+}
+
+TEST(PostMortem, WhatIsMissingOrOfAnotherShapeIsLeftOut) {
+  EXPECT_THAT(post_mortem_page(R"({"root_cause": {}})"), HasSubstr("Root cause   no worker"));
+  EXPECT_THAT(post_mortem_page(R"({"root_cause": {"class": 7, "evidence": "x", "confidence": "y"},
+                                   "failures": [7, {}, {"global_rank": "a"}], "node": [], "stacks": 3})"),
+              HasSubstr("Verdict      7\n"));
+  for (const char* bad : {"", "{", "[]", "7", "{}", R"({"root_cause": 7})"}) {
+    EXPECT_THROW(post_mortem_page(bad), std::invalid_argument) << bad;
+    EXPECT_EQ(time_of_failure(bad), "");
+  }
+}
+
+TEST(PostMortem, ProgressIsShownWhereThereIsSome) {
+  json report = json::parse(post_mortem_json(crash(), facts(), ""));
+  report["failures"][0]["progress"] = {
+      {"step", 12}, {"phase", "train"}, {"message", ""}, {"section", nullptr}};
+  EXPECT_THAT(post_mortem_page(report.dump()), HasSubstr("Progress\n--------\n  0: phase train, step 12\n"));
+}
+
+TEST(NodeFacts, VariablesThatMatterWithoutSecrets) {
+  EXPECT_THAT(
+      variables_that_matter({"PATH=/bin", "HOME=/root", "NCCL_DEBUG=INFO", "HF_TOKEN=abc", "nothing",
+                             "CUDA_API_KEY=x", "TORCH_HOME=http://me:word@host/x,https://a@b"}),
+      ElementsAre(Pair("CUDA_API_KEY", "<hidden>"), Pair("HF_TOKEN", "<hidden>"), Pair("NCCL_DEBUG", "INFO"),
+                  Pair("PATH", "/bin"), Pair("TORCH_HOME", "http://<hidden>@host/x,https://<hidden>@b")));
+}
+
+class Explain : public ::testing::Test {
+ protected:
+  Explain() {
+    std::string pattern = (fs::temp_directory_path() / "cpprun-explain-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~Explain() override { fs::remove_all(folder_); }
+
+  void write(const fs::path& file, const std::string& text) {
+    fs::create_directories((folder_ / file).parent_path());
+    std::ofstream(folder_ / file) << text;
+  }
+  void write_report(const fs::path& file, const std::string& run, const std::string& time) {
+    json report = json::parse(post_mortem_json(crash(), facts(), ""));
+    report["run_id"] = run;
+    report["root_cause"]["time"] = time;
+    write(file, report.dump());
+  }
+  int explained(const fs::path& place) {
+    std::ostringstream out;
+    std::ostringstream trouble;
+    const int code = explain(folder_ / place, out, trouble);
+    out_ = out.str();
+    trouble_ = trouble.str();
+    return code;
+  }
+
+  fs::path folder_;
+  std::string out_;
+  std::string trouble_;
+};
+
+TEST_F(Explain, EveryLevel) {
+  write_report("job_1/attempt_0/post_mortem/post_mortem.json", "job", "2026-11-29T17:38:05.042Z");
+  write("job_1/attempt_0/post_mortem/page.txt", "old");
+  for (const char* place :
+       {"job_1/attempt_0/post_mortem/post_mortem.json", "job_1/attempt_0/post_mortem/page.txt",
+        "job_1/attempt_0/post_mortem", "job_1/attempt_0", "job_1", ""}) {
+    EXPECT_EQ(explained(place), 0) << place << trouble_;
+    EXPECT_THAT(out_, HasSubstr("Verdict      segmentation_fault")) << place;
+    EXPECT_THAT(out_, Not(HasSubstr("Other failures")));
+  }
+}
+
+TEST_F(Explain, TheLatestOfSeveralAndTheOthersListed) {
+  write_report("a_1/attempt_0/failure.json", "first", "2026-11-29T17:00:00.000Z");
+  write_report("b_1/attempt_0/post_mortem/post_mortem.json", "second", "2026-11-29T18:00:00.000Z");
+  write_report("b_1/attempt_10/post_mortem/post_mortem.json", "third", "2026-11-29T19:00:00.000Z");
+  write("c_1/attempt_0/0/stderr.log", "no failure here");
+  EXPECT_EQ(explained(""), 0);
+  EXPECT_THAT(out_, HasSubstr("run third"));
+  const std::size_t second = out_.find("18:00:00.000Z  " + (folder_ / "b_1/attempt_0/post_mortem").string());
+  const std::size_t first = out_.find("17:00:00.000Z  " + (folder_ / "a_1/attempt_0").string());
+  ASSERT_NE(second, std::string::npos) << out_;
+  EXPECT_LT(second, first);
+}
+
+TEST_F(Explain, TroubleIsASentence) {
+  EXPECT_EQ(explained("missing"), 1);
+  EXPECT_THAT(trouble_, HasSubstr("there is no " + (folder_ / "missing").string()));
+  EXPECT_EQ(explained(""), 1);
+  EXPECT_THAT(trouble_, HasSubstr("holds no report of a failure"));
+  write("attempt_0/failure.json",
+        "\x7f"
+        "ELF");
+  EXPECT_EQ(explained(""), 1);
+  EXPECT_THAT(trouble_, HasSubstr("failure.json cannot be explained: it is no JSON"));
+  write("attempt_0/failure.json", "{\"a\": 1}");
+  EXPECT_EQ(explained("attempt_0"), 1);
+  EXPECT_THAT(trouble_, HasSubstr("it has no 'root_cause'"));
+}
+
+}  // namespace
+}  // namespace cpprun::launcher
