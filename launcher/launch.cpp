@@ -14,6 +14,7 @@
 
 #include "launcher/agent/agent.hpp"
 #include "launcher/dry_run.hpp"
+#include "launcher/health/capture_thread.hpp"
 #include "launcher/health/hang_monitor.hpp"
 #include "launcher/health/timer_server.hpp"
 #include "launcher/job_stores.hpp"
@@ -270,7 +271,19 @@ class AgentProcess {
 
   HangWatch hang_watch() {
     return {[this] { return runner_.live(); }, [](int) { return std::nullopt; },
-            [](pid_t) { return std::nullopt; }, [this](Hang hang) { return respond(std::move(hang)); }};
+            [this](pid_t pid) { return stack_pointer_of(pid); },
+            [this](Hang hang) { return respond(std::move(hang)); }};
+  }
+
+  awaitable<std::optional<std::uint64_t>> stack_pointer_of(pid_t pid) {
+    CaptureLimits limits;
+    limits.threads = 1;
+    limits.pointers_only = true;
+    const Captured captured =
+        co_await capture(io_, pid, limits, async::Deadline::after(std::chrono::seconds(1)));
+    const std::uint64_t pointer = captured.process.stack_pointer;
+    if (pointer == 0) co_return std::nullopt;
+    co_return pointer;
   }
 
   awaitable<void> respond(Hang hang) {

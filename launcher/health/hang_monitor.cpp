@@ -16,13 +16,15 @@ awaitable<void> HangMonitor::run() {
   for (;;) {
     timer.expires_after(policy_.interval());
     co_await timer.async_wait(asio::use_awaitable);
-    const std::vector<WorkerLook> workers = look();
+    const std::vector<WorkerLook> workers = co_await look();
     std::optional<Hang> hang = policy_.observe(workers, std::chrono::steady_clock::now());
-    if (hang) co_await watch_.respond(std::move(*hang));
+    if (!hang) continue;
+    const bool was_one = co_await watch_.respond(std::move(*hang));
+    if (!was_one) policy_.forgive();
   }
 }
 
-std::vector<WorkerLook> HangMonitor::look() {
+awaitable<std::vector<WorkerLook>> HangMonitor::look() {
   const std::vector<LiveWorker> live = watch_.workers();
   const bool closer = policy_.wants_closer_look();
   const bool counted = policy_.wants_activity() && !live.empty() && sockets_.refresh();
@@ -43,11 +45,11 @@ std::vector<WorkerLook> HangMonitor::look() {
     if (counted) look.socket_bytes = sockets_.of(worker.pid);
     if (closer) {
       look.children_busy = children_.busy(worker.pid);
-      look.stack_pointer = watch_.stack_pointer(worker.pid);
+      look.stack_pointer = co_await watch_.stack_pointer(worker.pid);
     }
     looks.push_back(std::move(look));
   }
-  return looks;
+  co_return looks;
 }
 
 }  // namespace cpprun::launcher

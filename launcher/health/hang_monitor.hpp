@@ -23,8 +23,9 @@ struct LiveWorker {
 struct HangWatch {
   std::function<std::vector<LiveWorker>()> workers;  // those that run and are not being stopped
   std::function<std::optional<WorkerLook::Progress>(int local_rank)> progress;
-  std::function<std::optional<std::uint64_t>(pid_t)> stack_pointer;  // of the main thread, now
-  std::function<awaitable<void>(Hang)> respond;                      // while it runs, nobody is looked at
+  std::function<awaitable<std::optional<std::uint64_t>>(pid_t)> stack_pointer;  // of the main thread, now
+  // While it runs, nobody is looked at. False: it was no hang.
+  std::function<awaitable<bool>(Hang)> respond;
 };
 
 class HangMonitor {
@@ -34,8 +35,11 @@ class HangMonitor {
   // Until cancelled.
   awaitable<void> run();
 
+  // Whether all workers here have been still for at least half of the limit of silence.
+  bool quiet() const { return policy_.wants_closer_look(); }
+
  private:
-  std::vector<WorkerLook> look();
+  awaitable<std::vector<WorkerLook>> look();
 
   boost::asio::io_context& io_;
   HangPolicy policy_;

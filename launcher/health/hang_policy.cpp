@@ -166,6 +166,11 @@ bool HangPolicy::wants_closer_look() const {
   return limits_.silence && quiet_since_ && clock_ - *quiet_since_ >= *limits_.silence / 2;
 }
 
+void HangPolicy::forgive() {
+  quiet_since_.reset();
+  told_ = false;
+}
+
 HangPolicy::Duration HangPolicy::interval() const {
   const bool by_page =
       limits_.startup || limits_.step || limits_.learn_step || limits_.heartbeat || !limits_.sections.empty();

@@ -72,6 +72,9 @@ class HangPolicy {
   // The workers have been still for half of the limit: the next looks are to be closer ones.
   bool wants_closer_look() const;
 
+  // What looked like a hang was none.
+  void forgive();
+
   // How often to look, so that no limit is passed by more than 1 s with a page, 5 s without.
   Duration interval() const;
 

@@ -111,10 +111,7 @@ class Capture {
     }
     // Whatever holds the address space holds us here, before anything has been stopped.
     result_.capture.pid = pid_;
-    result_.capture.maps = read_proc(proc(pid_, "maps"), limits_.maps);
-    result_.command = read_proc(proc(pid_, "cmdline"), kProcessText);
-    result_.environment = read_proc(proc(pid_, "environ"), kProcessText);
-    maps_ = stacks::parse_maps(result_.capture.maps);
+    if (!limits_.pointers_only) read_memory_map();
     result_.note = why_not();
     if (result_.note.empty() && !abandoned_) {
       seize();
@@ -134,8 +131,15 @@ class Capture {
       return "a debugger traces it already: process " + std::to_string(result_.status.tracer) + " (" +
              name.substr(0, name.find('\n')) + ")";
     }
-    if (maps_.empty()) return "the process shows no memory of its own";
+    if (maps_.empty() && !limits_.pointers_only) return "the process shows no memory of its own";
     return "";
+  }
+
+  void read_memory_map() {
+    result_.capture.maps = read_proc(proc(pid_, "maps"), limits_.maps);
+    result_.command = read_proc(proc(pid_, "cmdline"), kProcessText);
+    result_.environment = read_proc(proc(pid_, "environ"), kProcessText);
+    maps_ = stacks::parse_maps(result_.capture.maps);
   }
 
   ThreadFacts& facts(const Tracee& tracee) { return result_.threads[tracee.index]; }
@@ -207,6 +211,8 @@ class Capture {
 
   void add(ThreadFacts& thread, std::uint64_t pc, std::uint64_t stack_pointer,
            std::vector<stacks::Register> registers) {
+    if (thread.tid == pid_) result_.stack_pointer = stack_pointer;
+    if (limits_.pointers_only) return;
     stacks::CapturedThread captured;
     captured.tid = thread.tid;
     captured.pc = pc;

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct CaptureLimits {
   std::size_t stack = 256 * 1024;         // of each thread
   std::size_t stacks = 32 * 1024 * 1024;  // of all together
   std::size_t maps = 8 * 1024 * 1024;
+  // Only where each thread stands: the process's memory is not touched.
+  bool pointers_only = false;
 };
 
 struct CapturedProcess {
@@ -32,6 +35,7 @@ struct CapturedProcess {
   stacks::ProcessCapture capture;  // only threads of which there is something to unwind
   // The longest that a thread may have stood still: from the first interrupt to the last detach.
   std::chrono::microseconds stopped{0};
+  std::uint64_t stack_pointer = 0;  // of the main thread; 0: it did not stop
   std::chrono::system_clock::time_point when;
   ProcessStatus status;
   std::string command;      // /proc/<pid>/cmdline

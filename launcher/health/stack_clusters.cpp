@@ -24,6 +24,8 @@ struct Place {
   std::vector<StackFrame> frames;  // from the wait outwards
   bool python = false;
   bool waits = false;
+  bool for_peers = false;  // waits for other ranks
+  bool held = false;       // cannot run
 };
 
 const std::vector<StackFrame>& python_frames(const RankStacks& rank) {
@@ -52,6 +54,7 @@ void set_wait(Place& place, const RankStacks& rank, const std::vector<StackFrame
   place.verb = wait->verb;
   place.what = wait->what;
   place.waits = true;
+  place.for_peers = wait->kind == WaitKind::Collective || wait->kind == WaitKind::Store;
   if (wait->what == " in a collective") {
     if (const std::optional<KnownWait> named = collective_elsewhere(rank)) place.what = named->what;
   }
@@ -80,6 +83,7 @@ Place place_of(const RankStacks& rank) {
   } else {
     set_wait(place, rank, native);
   }
+  place.held = state == "T" || state == "t" || state == "D";
   return place;
 }
 
@@ -142,6 +146,8 @@ std::vector<StackCluster> cluster_stacks(const std::vector<RankStacks>& ranks) {
     cluster.doing = doing(members.place, members.ranks.size() == 1);
     cluster.where = where(members.place);
     cluster.waits = members.place.waits;
+    cluster.for_peers = members.place.for_peers;
+    cluster.held = members.place.held;
     for (const StackFrame& frame : members.place.frames) cluster.frames.push_back(to_text(frame));
     clusters.push_back(std::move(cluster));
   }
@@ -186,6 +192,23 @@ std::string rank_ranges(const std::vector<int>& ranks) {
     first = last + 1;
   }
   return text;
+}
+
+std::optional<int> odd_rank(const std::vector<StackCluster>& clusters) {
+  if (clusters.size() < 2) return std::nullopt;
+  const auto first = [&clusters](auto wanted) -> std::optional<int> {
+    const auto found = std::find_if(clusters.begin(), clusters.end(), wanted);
+    return found == clusters.end() ? std::nullopt : std::optional<int>(found->ranks.front());
+  };
+  if (const std::optional<int> held = first([](const StackCluster& cluster) { return cluster.held; }))
+    return held;
+  if (first([](const StackCluster& cluster) { return cluster.for_peers; })) {
+    const std::optional<int> elsewhere =
+        first([](const StackCluster& cluster) { return !cluster.for_peers && !cluster.frames.empty(); });
+    if (elsewhere) return elsewhere;
+  }
+  if (clusters.front().ranks.size() == clusters.back().ranks.size()) return std::nullopt;
+  return clusters.front().ranks.front();
 }
 
 }  // namespace cpprun::launcher

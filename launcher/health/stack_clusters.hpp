@@ -7,6 +7,7 @@
 // call of the same collective on another line is what makes a job hang.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct StackCluster {
   std::string where;                // the first frame of theirs that tells something; may be empty
   std::vector<std::string> frames;  // of the lowest rank, from the wait outwards, as text
   bool waits = false;               // a recognised wait, so not what the others wait for
+  bool for_peers = false;           // in a collective or on the store: for other ranks
+  bool held = false;                // stopped, or in uninterruptible sleep
 };
 
 // The odd ones first: ordered by size, of equal ones those that do not wait first.
@@ -30,6 +33,10 @@ std::vector<StackCluster> cluster_stacks(const std::vector<RankStacks>& ranks);
 std::string summary_of(const std::vector<StackCluster>& clusters);
 // The same and each cluster's frames, the odd ranks first.
 std::string to_text(const std::vector<StackCluster>& clusters);
+
+// The rank that the others most likely wait for: one that cannot run, else one that does not wait for peers
+// while others do, else one of the fewest. Nothing where none stands out. Of equal ones the lowest.
+std::optional<int> odd_rank(const std::vector<StackCluster>& clusters);
 
 // "0-2, 4-15"
 std::string rank_ranges(const std::vector<int>& ranks);

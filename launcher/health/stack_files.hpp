@@ -10,9 +10,14 @@
 
 namespace cpprun::launcher {
 
-// Each file whole or not at all, mode 0600, in place of an earlier one. Folders are not made: a rank without
-// one gets no file of its own. Returns a sentence for the first file that could not be written; else empty.
-std::string write_stack_files(const std::filesystem::path& attempt_folder,
-                              const std::vector<RankStacks>& ranks);
+// Each file whole or not at all, mode 0600, in place of an earlier one. Return a sentence for the first file
+// that could not be written; else empty.
+
+// A rank's own files, of ranks of this node. Folders are not made: a rank without one gets no files.
+std::string write_stacks_of_ranks(const std::filesystem::path& attempt_folder,
+                                  const std::vector<RankStacks>& ranks);
+// The file of all ranks, of whatever node.
+std::string write_stacks_of_all(const std::filesystem::path& attempt_folder,
+                                const std::vector<RankStacks>& ranks);
 
 }  // namespace cpprun::launcher

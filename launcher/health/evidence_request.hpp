@@ -1,0 +1,23 @@
+// What one agent asks of all agents of an attempt, itself included, as one line of text. Pure.
+#pragma once
+
+#include <string>
+
+namespace cpprun::launcher {
+
+struct EvidenceRequest {
+  enum class Kind {
+    Stacks,  // take and send the stacks of your workers
+    Quiet,   // say for how many milliseconds your workers have been still: a number; "0" where they are not
+    GiveUp,  // the worker of `rank` hangs: if it is yours it has failed. The answer is "ok" from its agent
+  };
+  Kind kind = Kind::Stacks;
+  int rank = -1;    // of GiveUp
+  std::string why;  // for people
+};
+
+std::string to_text(const EvidenceRequest& request);
+// Whatever is none of the others asks for stacks.
+EvidenceRequest evidence_request(const std::string& text);
+
+}  // namespace cpprun::launcher

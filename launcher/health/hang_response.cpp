@@ -1,0 +1,90 @@
+#include "launcher/health/hang_response.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "launcher/health/node_evidence.hpp"
+#include "launcher/health/stack_clusters.hpp"
+#include "launcher/health/stack_files.hpp"
+
+namespace cpprun::launcher {
+namespace {
+
+std::optional<LiveWorker> worker_of(const std::vector<LiveWorker>& workers, int local_rank) {
+  for (const LiveWorker& worker : workers) {
+    if (worker.ranks.local == local_rank) return worker;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+awaitable<bool> HangResponse::respond(Hang hang) {
+  const std::optional<LiveWorker> found = worker_of(parts_.workers(), hang.local_rank);
+  if (!found) co_return true;
+  if (hang.kind == HangKind::Silence && !co_await all_are_quiet()) co_return false;
+  events_.hang_found(found->ranks, found->pid, hang.what);
+  spdlog::warn("rank {} (pid {}) {}; taking the stacks of all workers", found->ranks.global, found->pid,
+               hang.what);
+  const std::vector<RankStacks> stacks = co_await gather(hang.what);
+  co_await give_up(std::move(hang), *found, stacks);
+  co_return true;
+}
+
+awaitable<bool> HangResponse::all_are_quiet() {
+  if (parts_.nodes() < 2) co_return true;
+  EvidenceRequest request;
+  request.kind = EvidenceRequest::Kind::Quiet;
+  const NodeAnswers answers = co_await parts_.ask(std::move(request));
+  const bool all_answered = static_cast<int>(answers.size()) == parts_.nodes();
+  co_return all_answered&& std::all_of(answers.begin(), answers.end(),
+                                       [](const auto& answer) { return answer.second != "0"; });
+}
+
+awaitable<std::string> HangResponse::take_stacks(std::string why) {
+  const std::vector<RankStacks> stacks = co_await gather(std::move(why));
+  co_return stacks.empty() ? std::string() : summary_of(cluster_stacks(stacks));
+}
+
+awaitable<std::vector<RankStacks>> HangResponse::gather(std::string why) {
+  EvidenceRequest request;
+  request.why = std::move(why);
+  const NodeAnswers answers = co_await parts_.ask(std::move(request));
+  std::vector<RankStacks> all;
+  for (const auto& [node, answer] : answers) {
+    for (RankStacks& rank : evidence_from_json(answer)) all.push_back(std::move(rank));
+  }
+  const std::filesystem::path folder = parts_.folder();
+  if (folder.empty() || all.empty()) co_return std::move(all);
+  const std::string fault = write_stacks_of_all(folder, all);
+  if (!fault.empty()) spdlog::warn("{}", fault);
+  if (fault.empty()) events_.stacks_taken((folder / "stacks.txt").string());
+  co_return std::move(all);
+}
+
+awaitable<void> HangResponse::give_up(Hang hang, LiveWorker found, const std::vector<RankStacks>& stacks) {
+  const std::vector<StackCluster> clusters = cluster_stacks(stacks);
+  const bool may_be_another =
+      hang.kind == HangKind::Step || hang.kind == HangKind::Silence || hang.kind == HangKind::Section;
+  const std::optional<int> odd = may_be_another ? odd_rank(clusters) : std::nullopt;
+  const int rank = odd.value_or(found.ranks.global);
+  std::string why = hang.what;
+  if (!clusters.empty()) why += "; " + summary_of(clusters);
+  for (const LiveWorker& worker : parts_.workers()) {
+    if (worker.ranks.global != rank) continue;
+    parts_.give_up(worker.ranks.local, why, hang.kind == HangKind::Stuck);
+    co_return;
+  }
+  EvidenceRequest request;
+  request.kind = EvidenceRequest::Kind::GiveUp;
+  request.rank = rank;
+  request.why = why;
+  const NodeAnswers answers = co_await parts_.ask(std::move(request));
+  const bool done =
+      std::any_of(answers.begin(), answers.end(), [](const auto& answer) { return answer.second == "ok"; });
+  if (!done) parts_.give_up(found.ranks.local, why, false);
+}
+
+}  // namespace cpprun::launcher
