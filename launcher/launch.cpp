@@ -13,7 +13,11 @@
 #include <filesystem>
 
 #include "launcher/agent/agent.hpp"
+#include "launcher/ctl/job_control.hpp"
 #include "launcher/dry_run.hpp"
+#include "launcher/health/evidence_exchange.hpp"
+#include "launcher/health/evidence_files.hpp"
+#include "launcher/health/process_states.hpp"
 #include "launcher/health/stuck_policy.hpp"
 #include "launcher/health/timer_server.hpp"
 #include "launcher/job_stores.hpp"
@@ -175,13 +179,32 @@ std::optional<std::string> own_master_addr(const LaunchConfig& config) {
   return given ? std::optional<std::string>(config.endpoints.front().host) : std::nullopt;
 }
 
+// What those who ask are told of this run, as far as it does not change.
+JobStatus job_status(const LaunchConfig& config, const WorkerSpec& spec, const RunFolder& folder,
+                     pid_t launcher) {
+  JobStatus status;
+  status.version = CPPRUN_VERSION;
+  status.run_id = config.run_id;
+  status.program = spec.name;
+  status.host = spec.hostname;
+  status.launcher = launcher;
+  status.agent = ::getpid();
+  if (config.meets_peers()) status.rendezvous = config.rdzv_backend + " at " + meeting_points(config);
+  status.max_restarts = config.max_restarts;
+  status.folder = folder.path().string();
+  status.started = std::chrono::system_clock::now();
+  return status;
+}
+
 // Everything that lives as long as the agent. Parts first, the group whose tasks use them last.
 class AgentProcess {
  public:
   AgentProcess(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
-               const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat)
+               const RunFolder& folder, const std::string& timer_file, const ControlPlace& control,
+               const AgentSeat& seat)
       : config_(config),
-        agent_config_{config.run_id, command.interpreter, own_master_addr(config), reach_store()},
+        agent_config_{config.run_id, command.interpreter, own_master_addr(config), reach_store(),
+                      [this](const Attempt& attempt) { evidence_.begin(seat_in(attempt)); }},
         spec_(worker_spec(config, command, ranks, seat.original_mask)),
         folder_(folder),
         events_(open_event_log(config, spec_)),
@@ -192,6 +215,12 @@ class AgentProcess {
         runner_(io_, reaper_, spec_, folder_, consoles_, events_,
                 [this](const Attempt& attempt) { return round_environment(attempt); }),
         timers_(serve_timers(io_, timer_file)),
+        evidence_(
+            io_.get_executor(), [this](const std::string&) { return own_evidence(); },
+            [this](int attempt, int request, Gathered gathered) {
+              return keep_evidence(attempt, request, std::move(gathered));
+            }),
+        control_(io_, control, job_status(config, spec_, folder, control.launcher), runner_, evidence_),
         tasks_(io_.get_executor()) {
     // Every handler is in place: what the guardian held back may come.
     sigset_t none;
@@ -214,6 +243,8 @@ class AgentProcess {
     tasks_.start(vital(reaper_.run()));
     tasks_.start(vital(stop_signal_.watch_signals()));
     tasks_.start(vital(stop_signal_.watch_guardian()));
+    tasks_.start(vital(evidence_.run()));
+    tasks_.start(vital(control_.run()));
     if (timers_) tasks_.start(vital(watch_timers()));
     if (consoles_.err.is_terminal()) tasks_.start(vital(watch_terminal()));
     const std::chrono::milliseconds limit =
@@ -249,9 +280,28 @@ class AgentProcess {
     if (std::get<0>(first)) std::rethrow_exception(std::get<0>(first));
     stores_.serve(tasks_);
     handler_ = stores_.make_handler();
-    LoggedRendezvous handler(*handler_, events_);
-    Agent agent(agent_config_, spec_, handler, runner_, stop_signal_, folder_);
-    co_return co_await agent.run();
+    logged_handler_.emplace(*handler_, events_);
+    agent_.emplace(agent_config_, spec_, *logged_handler_, runner_, stop_signal_, folder_);
+    control_.show(*agent_);
+    co_return co_await agent_->run();
+  }
+
+  static ExchangeSeat seat_in(const Attempt& attempt) {
+    const worker::WorkerEnv& first = attempt.workers.front();
+    return {{first.master_addr, first.master_port}, attempt.number, first.group_rank, first.group_world_size};
+  }
+
+  awaitable<std::string> own_evidence() {
+    std::vector<WorkerProcess> running;
+    for (const WorkerStatus& worker : runner_.statuses()) {
+      if (!worker.end) running.push_back({worker.ranks.global, worker.pid});
+    }
+    co_return process_states(running, EvidenceExchange::kMostBytes);
+  }
+
+  awaitable<void> keep_evidence(int attempt, int request, Gathered gathered) {
+    if (!folder_.exists()) co_return;
+    co_await write_evidence(folder_.attempt_folder(attempt), request, std::move(gathered));
   }
 
   worker::Variables round_environment(const Attempt& attempt) const {
@@ -288,12 +338,17 @@ class AgentProcess {
   EventLog events_;
   asio::io_context io_{1};
   JobStores stores_;
-  std::unique_ptr<rendezvous::RendezvousHandler> handler_;  // null until the stores are open
+  // Nothing until the stores are open.
+  std::unique_ptr<rendezvous::RendezvousHandler> handler_;
+  std::optional<LoggedRendezvous> logged_handler_;
   Reaper reaper_;
   StopSignal stop_signal_;
   Consoles consoles_;
   LocalRunner runner_;
   std::unique_ptr<TimerServer> timers_;
+  std::optional<Agent> agent_;  // likewise
+  EvidenceExchange evidence_;
+  JobControl control_;
   std::optional<RunResult> result_;
   async::TaskGroup tasks_;
 };
@@ -363,7 +418,8 @@ int print_dry_run(const LaunchConfig& config, const WorkerCommand& command, cons
 }
 
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
-                      const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat) {
+                      const RunFolder& folder, const std::string& timer_file, const ControlPlace& control,
+                      const AgentSeat& seat) {
   if (!make_run_folder(folder, config)) return kWrongUsage;
   spdlog::info("{}{}", describe(config),
                command.interpreter.empty() ? "" : ", Python " + command.interpreter);
@@ -372,7 +428,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
   bool keep_logs = false;
   int code = kGood;
   try {
-    AgentProcess agent(config, command, ranks, folder, timer_file, seat);
+    AgentProcess agent(config, command, ranks, folder, timer_file, control, seat);
     const RunResult result = agent.run();
     keep_logs = std::holds_alternative<Failed>(result);
     code = report(result, agent.abandoned(), folder);
@@ -399,9 +455,11 @@ int launch(const LaunchConfig& config) {
   if (config.dry_run) return print_dry_run(config, command, ranks, inherited);
   const RunFolder folder = plan_run_folder(config);
   const std::string timers = timer_file();
-  const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string(), timers};
+  const ControlPlace control = plan_control(list_of_jobs(), folder, ::getpid());
+  const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string(), timers,
+                                  control};
   return run_guarded(guardianship, [&](const AgentSeat& seat) {
-    return run_agent_process(config, command, ranks, folder, timers, seat);
+    return run_agent_process(config, command, ranks, folder, timers, control, seat);
   });
 }
 

@@ -14,12 +14,15 @@
 #include <functional>
 #include <string>
 
+#include "launcher/ctl/running_jobs.hpp"
+
 namespace cpprun::launcher {
 
 struct Guardianship {
-  // Removed by the guardian when the agent did not live to do so; each may be empty.
+  // Removed by the guardian when the agent did not live to do so; the first two may be empty.
   std::string temporary_folder;
   std::string timer_file;  // a FIFO
+  ControlPlace control;
 };
 
 // What the agent gets from its guardian.

@@ -143,6 +143,7 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
   if (worker.streams.err.child_end.valid()) process.stderr_fd = worker.streams.err.child_end.get();
   const StartedProcess started = start_process(process);
   worker.pid = started.pid;
+  worker.started = std::chrono::system_clock::now();
   worker.exec_error_pipe = FileDescriptor(started.exec_error_fd);
   reaper_.watch(started.pid);
   events_.worker_started(worker.ranks, started.pid);
@@ -348,6 +349,24 @@ awaitable<void> LocalRunner::watch_stuck(std::chrono::milliseconds limit) {
       condemn(worker, "in uninterruptible sleep for " + std::to_string(limit.count()) + " ms");
     }
   }
+}
+
+std::vector<WorkerStatus> LocalRunner::statuses() const {
+  std::vector<WorkerStatus> statuses;
+  for (const Worker& worker : workers_) {
+    WorkerStatus status;
+    status.ranks = worker.ranks;
+    status.pid = worker.pid;
+    status.started = worker.started;
+    status.condemned = worker.condemned;
+    if (const std::optional<ProcessEnd> end = reaper_.end_of(worker.pid)) {
+      status.end = WorkerStatus::End{end->status, end->when};
+    } else if (const std::optional<ProcessStat> stat = read_stat(worker.pid)) {
+      status.process_state = stat->state;
+    }
+    statuses.push_back(std::move(status));
+  }
+  return statuses;
 }
 
 void LocalRunner::resize_terminals() {

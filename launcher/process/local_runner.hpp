@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/agent/worker_spec.hpp"
+#include "launcher/ctl/job_status.hpp"
 #include "launcher/health/timer_table.hpp"
 #include "launcher/process/log_layout.hpp"
 #include "launcher/process/reaper.hpp"
@@ -42,6 +43,8 @@ class LocalRunner : public WorkerRunner {
   // Until cancelled: a worker that is in uninterruptible sleep for `limit` has failed. Looks at them again
   // and again, since the kernel does not tell.
   awaitable<void> watch_stuck(std::chrono::milliseconds limit);
+  // Those of the present attempt or the last, in the order of their local ranks.
+  std::vector<WorkerStatus> statuses() const;
   // Our own terminal has another size now: the workers' pseudo-terminals get it too, and they are told.
   void resize_terminals();
 
@@ -49,6 +52,7 @@ class LocalRunner : public WorkerRunner {
   struct Worker {
     WorkerRanks ranks{};
     pid_t pid = 0;
+    std::chrono::system_clock::time_point started;
     FileDescriptor exec_error_pipe;
     int exec_error = 0;
     std::string error_file;
@@ -78,7 +82,7 @@ class LocalRunner : public WorkerRunner {
   EventLog& events_;
   RoundEnvironment round_environment_;
   std::vector<std::string> environment_;  // inherited by the workers of the present attempt
-  FilteredLogs filtered_;  // of the attempt
+  FilteredLogs filtered_;                 // of the attempt
   std::vector<Worker> workers_;
   bool stopping_ = false;
   bool ends_recorded_ = false;
