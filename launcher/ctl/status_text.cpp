@@ -41,18 +41,18 @@ std::string duration(const ordered_json& object, const char* key) {
   return pair(seconds / 86400, " d ", seconds % 86400 / 3600, " h");
 }
 
-// Columns two blanks apart, as wide as their longest word.
+// Columns two blanks apart, as wide as their longest word that has another behind it.
 std::string table(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths;
   for (const Row& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string text;
   for (const Row& row : rows) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      line.append(row[i]).append(widths[i] - row[i].size() + 2, ' ');
+      line.append(row[i]).append(std::max(widths[i], row[i].size()) - row[i].size() + 2, ' ');
     }
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }

@@ -362,17 +362,17 @@ TEST(StatusText, OfAJob) {
             "restarts:    1 of 3\n"
             "logs:        -\n"
             "\n"
-            "RANK  LOCAL  PID  UP        STATE             PROGRESS\n"
+            "RANK  LOCAL  PID  UP         STATE             PROGRESS\n"
             "4     0      20   1 min 5 s  running (S)       step=7 phase=train\n"
-            "5     1      21   1 s       ended by SIGKILL  -\n");
+            "5     1      21   1 s        ended by SIGKILL  -\n");
 }
 
 TEST(StatusText, OfAllJobs) {
   const auto now = std::chrono::system_clock::time_point{} + std::chrono::hours(50);
   const std::vector<StatusAnswer> answers{{10, to_json(some_status(), now), ""}, {12, "", "it is\nsilent"}};
   EXPECT_EQ(job_table(answers),
-            "PID  RUN    STATE           NODE    ATTEMPT  WORKERS UP  SINCE    PROGRAM\n"
-            "10   train  running         0 of 2  2        1 of 2      2 d 2 h  train.py\n"
+            "PID  RUN    STATE    NODE    ATTEMPT  WORKERS UP  SINCE    PROGRAM\n"
+            "10   train  running  0 of 2  2        1 of 2      2 d 2 h  train.py\n"
             "12   -      it is\\x0asilent\n");
   EXPECT_THAT(jobs_json(answers), HasSubstr("\"error\": \"it is\\nsilent\""));
   EXPECT_EQ(jobs_json({}), "[]\n");
