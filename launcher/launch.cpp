@@ -3,39 +3,27 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/experimental/awaitable_operators.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
-#include "launcher/agent/agent.hpp"
+#include "launcher/agent_process.hpp"
 #include "launcher/dry_run.hpp"
-#include "launcher/health/capture_thread.hpp"
-#include "launcher/health/hang_monitor.hpp"
 #include "launcher/health/timer_server.hpp"
-#include "launcher/job_stores.hpp"
 #include "launcher/process/guardian.hpp"
-#include "launcher/process/local_runner.hpp"
 #include "launcher/process/patient_write.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/process/visible_device.hpp"
 #include "launcher/report/failure_files.hpp"
 #include "launcher/report/own_error_file.hpp"
-#include "launcher/vital_task.hpp"
 #include "launcher/worker_command.hpp"
-#include "rendezvous/async/failure_of.hpp"
 #include "rendezvous/open_files.hpp"
 #include "rendezvous/this_host.hpp"
 
 extern char** environ;
 
 namespace cpprun::launcher {
-
-using namespace boost::asio::experimental::awaitable_operators;
 
 namespace {
 
@@ -139,194 +127,6 @@ WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
   return spec;
 }
 
-// Gloo binds to what the host's own name resolves to, which on many machines is 127.0.0.1: between hosts it
-// is told the interface that leads to the other nodes.
-worker::Variables gloo_interface(const JobStores& stores, const std::string& node_address) {
-  boost::system::error_code is_name;
-  std::optional<asio::ip::address> address = stores.reached_at();
-  if (!address) address = asio::ip::make_address(node_address, is_name);
-  const std::string interface = is_name ? "" : rendezvous::interface_of(*address);
-  if (interface.empty()) return {};
-  return {{"GLOO_SOCKET_IFNAME", interface}};
-}
-
-EventSource event_source(const LaunchConfig& config, const WorkerSpec& spec) {
-  return {config.run_id, spec.role, spec.hostname, config.standalone ? "c10d" : config.rdzv_backend,
-          std::filesystem::path(spec.executable).filename().string()};
-}
-
-EventLog open_event_log(const LaunchConfig& config, const WorkerSpec& spec) {
-  try {
-    return EventLog(config.events, event_source(config, spec));
-  } catch (const std::system_error& error) {
-    throw UsageError(name_of("--event-log-handler", config) + ": " + error.what());
-  }
-}
-
-// Null unless this job's workers were promised a timer file (torch's watchdog).
-std::unique_ptr<TimerServer> serve_timers(asio::io_context& io, const std::string& path) {
-  if (path.empty()) return nullptr;
-  try {
-    return std::make_unique<TimerServer>(io, path);
-  } catch (const std::system_error& error) {
-    throw UsageError(std::string("TORCHELASTIC_TIMER_FILE: ") + error.what());
-  }
-}
-
-std::optional<std::string> own_master_addr(const LaunchConfig& config) {
-  const bool given = config.meets_peers() && config.rdzv_backend == "static";
-  return given ? std::optional<std::string>(config.endpoints.front().host) : std::nullopt;
-}
-
-// Everything that lives as long as the agent. Parts first, the group whose tasks use them last.
-class AgentProcess {
- public:
-  AgentProcess(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
-               const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat)
-      : config_(config),
-        agent_config_{config.run_id, command.interpreter, own_master_addr(config), reach_store()},
-        spec_(worker_spec(config, command, ranks, seat.original_mask)),
-        folder_(folder),
-        events_(open_event_log(config, spec_)),
-        stores_(io_, config),
-        reaper_(io_),
-        stop_signal_(io_, config.signals_to_handle, seat.guardian_pipe),
-        consoles_{Console(io_.get_executor(), STDOUT_FILENO), Console(io_.get_executor(), STDERR_FILENO)},
-        runner_(io_, reaper_, spec_, folder_, consoles_, events_,
-                [this](const Attempt& attempt) { return round_environment(attempt); }),
-        hangs_(io_, config.hang_limits, hang_watch()),
-        timers_(serve_timers(io_, timer_file)),
-        tasks_(io_.get_executor()) {
-    // Every handler is in place: what the guardian held back may come.
-    sigset_t none;
-    ::sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  }
-
-  RunResult run() {
-    std::exception_ptr failure;
-    asio::co_spawn(io_, run_agent(), [&](std::exception_ptr error) { failure = error; });
-    io_.run();
-    if (failure) std::rethrow_exception(failure);
-    return std::move(*result_);
-  }
-
-  bool abandoned() const { return runner_.abandoned(); }
-
- private:
-  awaitable<void> run_agent() {
-    tasks_.start(vital(reaper_.run()));
-    tasks_.start(vital(stop_signal_.watch_signals()));
-    tasks_.start(vital(stop_signal_.watch_guardian()));
-    if (timers_) tasks_.start(vital(watch_timers()));
-    if (consoles_.err.is_terminal()) tasks_.start(vital(watch_terminal()));
-    if (config_.hang_limits.any()) tasks_.start(vital(hangs_.run()));
-    std::string last_word = "the agent that led the run has ended";
-    std::exception_ptr failure;
-    try {
-      result_ = co_await open_and_run();
-      const StoppedBy* stopped = std::get_if<StoppedBy>(&*result_);
-      events_.agent_ended(stopped ? "stopped by " + signal_name(stopped->signal) : std::string());
-    } catch (const std::exception& error) {
-      failure = std::current_exception();
-      events_.agent_ended(error.what());
-      last_word += std::string(": ") + error.what();
-    }
-    if (handler_) co_await handler_->close(std::move(last_word));
-    tasks_.cancel();
-    co_await tasks_.join();
-    if (failure) std::rethrow_exception(failure);
-  }
-
-  awaitable<RunResult> open_and_run() {
-    awaitable<std::exception_ptr> opened = async::failure_of(stores_.open());
-    awaitable<void> told_to_stop = stop_signal_.wait();
-    const std::variant<std::exception_ptr, std::monostate> first =
-        co_await (std::move(opened) || std::move(told_to_stop));
-    if (first.index() == 1) {
-      const int signal = stop_signal_.take();
-      spdlog::warn("received {}", signal_name(signal));
-      co_return StoppedBy{signal};
-    }
-    if (std::get<0>(first)) std::rethrow_exception(std::get<0>(first));
-    stores_.serve(tasks_);
-    handler_ = stores_.make_handler();
-    LoggedRendezvous handler(*handler_, events_);
-    Agent agent(agent_config_, spec_, handler, runner_, stop_signal_, folder_);
-    co_return co_await agent.run();
-  }
-
-  worker::Variables round_environment(const Attempt& attempt) const {
-    const bool alone = attempt.workers.front().group_world_size == 1;
-    if (alone || std::getenv("GLOO_SOCKET_IFNAME")) return {};
-    return gloo_interface(stores_, attempt.node_address);
-  }
-
-  awaitable<void> watch_timers() {
-    for (;;) {
-      const ExpiredTimer expired = co_await timers_->next_expired();
-      runner_.end_overdue(expired);
-    }
-  }
-
-  HangWatch hang_watch() {
-    return {[this] { return runner_.live(); }, [](int) { return std::nullopt; },
-            [this](pid_t pid) { return stack_pointer_of(pid); },
-            [this](Hang hang) { return respond(std::move(hang)); }};
-  }
-
-  awaitable<std::optional<std::uint64_t>> stack_pointer_of(pid_t pid) {
-    CaptureLimits limits;
-    limits.threads = 1;
-    limits.pointers_only = true;
-    const Captured captured =
-        co_await capture(io_, pid, limits, async::Deadline::after(std::chrono::seconds(1)));
-    const std::uint64_t pointer = captured.process.stack_pointer;
-    if (pointer == 0) co_return std::nullopt;
-    co_return pointer;
-  }
-
-  awaitable<void> respond(Hang hang) {
-    for (const LiveWorker& worker : runner_.live()) {
-      if (worker.ranks.local != hang.local_rank) continue;
-      events_.hang_found(worker.ranks, worker.pid, hang.what);
-    }
-    runner_.give_up(hang.local_rank, hang.what, hang.kind == HangKind::Stuck);
-    co_return;
-  }
-
-  awaitable<void> watch_terminal() {
-    asio::signal_set resized(io_, SIGWINCH);
-    for (;;) {
-      co_await resized.async_wait(asio::use_awaitable);
-      runner_.resize_terminals();
-    }
-  }
-
-  // Null where the workers go to their store themselves.
-  std::function<rendezvous::StoreEndpoint(const rendezvous::StoreEndpoint&)> reach_store() {
-    if (!config_.store_proxy) return nullptr;
-    return [this](const rendezvous::StoreEndpoint& workers) { return stores_.reach(workers); };
-  }
-
-  const LaunchConfig& config_;
-  const AgentConfig agent_config_;
-  const WorkerSpec spec_;
-  const RunFolder& folder_;
-  EventLog events_;
-  asio::io_context io_{1};
-  JobStores stores_;
-  std::unique_ptr<rendezvous::RendezvousHandler> handler_;  // null until the stores are open
-  Reaper reaper_;
-  StopSignal stop_signal_;
-  Consoles consoles_;
-  LocalRunner runner_;
-  HangMonitor hangs_;
-  std::unique_ptr<TimerServer> timers_;
-  std::optional<RunResult> result_;
-  async::TaskGroup tasks_;
-};
-
 int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
   if (const StoppedBy* stopped = std::get_if<StoppedBy>(&result)) {
     record_own_error(own_error_file(), "Signal", "cpprun was stopped by " + signal_name(stopped->signal),
@@ -392,16 +192,20 @@ int print_dry_run(const LaunchConfig& config, const WorkerCommand& command, cons
 }
 
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
-                      const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat) {
+                      const RunFolder& folder, const Guardianship& guardianship, const AgentSeat& seat) {
   if (!make_run_folder(folder, config)) return kWrongUsage;
   spdlog::info("{}{}", describe(config),
                command.interpreter.empty() ? "" : ", Python " + command.interpreter);
   warn_of_health_check();
-  if (!timer_file.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timer_file.c_str(), 1);  // for the workers
+  const std::string& timers = guardianship.timer_file;
+  if (!timers.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timers.c_str(), 1);  // for the workers
   bool keep_logs = false;
   int code = kGood;
   try {
-    AgentProcess agent(config, command, ranks, folder, timer_file, seat);
+    WorkerSpec spec = worker_spec(config, command, ranks, seat.original_mask);
+    StackTools tools = find_stack_tools(own_folder(), spec.environment, spec.hostname);
+    AgentProcess agent(config, command.interpreter, std::move(spec), folder, guardianship, seat,
+                       std::move(tools));
     const RunResult result = agent.run();
     keep_logs = std::holds_alternative<Failed>(result);
     code = report(result, agent.abandoned(), folder);
@@ -428,14 +232,15 @@ int launch(const LaunchConfig& config) {
   if (config.dry_run) return print_dry_run(config, command, ranks, inherited);
   const RunFolder folder = plan_run_folder(config);
   const std::string timers = timer_file();
+  const ControlPlace control = plan_control(list_of_jobs(), folder, ::getpid());
   const Guardianship guardianship{
-      folder.temporary() ? folder.path().string() : std::string(), timers,
+      folder.temporary() ? folder.path().string() : std::string(), timers, control,
       [&](pid_t agent, const ExitStatus& status) {
         const FailureReport report{command.name, command.interpreter, rendezvous::host_name(), config.run_id};
         write_agent_end(folder, report, agent, status);
       }};
   return run_guarded(guardianship, [&](const AgentSeat& seat) {
-    return run_agent_process(config, command, ranks, folder, timers, seat);
+    return run_agent_process(config, command, ranks, folder, guardianship, seat);
   });
 }
 

@@ -5,8 +5,8 @@
 
 namespace cpprun::launcher {
 
-// Runs `task`. One that fails (memory, descriptors) ends this process at once with kSystemRefused and a sentence: the
-// guardian ends what is left below it, and no cleanup of a broken agent could be relied on.
+// Runs `task`. One that fails (memory, descriptors) ends this process at once with kSystemRefused and a
+// sentence: the guardian ends what is left below it, and no cleanup of a broken agent could be relied on.
 awaitable<void> vital(awaitable<void> task);
 
 }  // namespace cpprun::launcher

@@ -96,6 +96,8 @@ awaitable<std::optional<RunResult>> Agent::run_attempt(const Attempt& attempt) {
   own_cause_.clear();
   lost_.clear();
   runner_.start(attempt);
+  phase_ = AgentPhase::Running;
+  if (config_.started) config_.started(attempt);
   spdlog::info("attempt {}: started {} of {} workers, store at {}:{}", attempt.number, attempt.workers.size(),
                attempt.workers.front().world_size, attempt.workers.front().master_addr,
                attempt.workers.front().master_port);
@@ -128,6 +130,7 @@ awaitable<std::optional<RunResult>> Agent::conclude(GroupEvent event) {
   const bool failed_here = !own_cause_.empty();
   // Told to stop while it was about to restart, or while others ended the job.
   if (stop && !failed_here) co_return stopped(stop->signal);
+  phase_ = AgentPhase::Deciding;
   awaitable<rendezvous::RoundEnd> settled = handler_.settled();
   awaitable<void> told_to_stop = stop_signal_.wait();
   std::variant<rendezvous::RoundEnd, std::monostate> first =
@@ -172,6 +175,7 @@ RunResult Agent::stopped(int signal) {
 }
 
 awaitable<Agent::Joined> Agent::join() {
+  phase_ = AgentPhase::Rendezvous;
   awaitable<Outcome<std::optional<rendezvous::RendezvousInfo>>> joined = captured(handler_.next_rendezvous());
   awaitable<void> told_to_stop = stop_signal_.wait();
   std::variant<Outcome<std::optional<rendezvous::RendezvousInfo>>, std::monostate> first =
@@ -195,6 +199,7 @@ awaitable<GroupEvent> Agent::next_event() {
 }
 
 awaitable<GroupEvent> Agent::finish(std::optional<int> told_to_stop) {
+  phase_ = AgentPhase::Finishing;
   if (told_to_stop) {
     const std::optional<Happened> at_once =
         co_await async::before(async::Deadline::at({}), all_finished(handler_));
@@ -209,6 +214,7 @@ awaitable<GroupEvent> Agent::finish(std::optional<int> told_to_stop) {
 
 awaitable<std::optional<int>> Agent::stop_workers(std::optional<int> requested,
                                                   std::chrono::milliseconds grace) {
+  phase_ = AgentPhase::Stopping;
   int signal = requested.value_or(SIGTERM);
   async::Deadline limit = async::Deadline::after(grace);
   for (;;) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <variant>
 
+#include "launcher/agent/agent_phase.hpp"
 #include "launcher/agent/restart_policy.hpp"
 #include "launcher/agent/stop_signal.hpp"
 #include "launcher/agent/worker_spec.hpp"
@@ -23,6 +24,8 @@ struct AgentConfig {
   std::optional<std::string> master_addr;
   // The workers' store as this node's workers reach it; null: as other nodes do.
   std::function<rendezvous::StoreEndpoint(const rendezvous::StoreEndpoint&)> reach{};
+  // Told of each attempt whose workers have started; null: nobody.
+  std::function<void(const Attempt&)> started{};
 };
 
 class Agent {
@@ -34,6 +37,10 @@ class Agent {
   // Returns when no worker is left. Throws rendezvous::RendezvousError, std::system_error. The handler is
   // still to be closed.
   awaitable<RunResult> run();
+
+  AgentPhase phase() const { return phase_; }
+  // The present round, or the last one; null before the first.
+  const rendezvous::RendezvousInfo* round() const { return info_.group_world_size > 0 ? &info_ : nullptr; }
 
  private:
   // The attempt of the next round that comes to be, the signal that ended the wait for it, or nothing: the
@@ -66,6 +73,7 @@ class Agent {
   WorkerRunner& runner_;
   StopSignal& stop_signal_;
   const RunFolder& folder_;
+  AgentPhase phase_ = AgentPhase::Rendezvous;
   rendezvous::RendezvousInfo info_{};        // of the present round
   std::string own_cause_;                    // what the others were told of a failure here
   std::optional<JobCause> cause_elsewhere_;  // why another agent ended the present round

@@ -68,6 +68,7 @@ bool end_descendants() {
 
 int end_of_agent(const Guardianship& guardianship, pid_t agent, const ExitStatus& status) {
   const bool all_ended = end_descendants();
+  leave(guardianship.control);
   if (const Exited* exited = std::get_if<Exited>(&status)) return exited->code;
   std::string text = "cpprun: the agent (pid " + std::to_string(agent) + ") was ended by " +
                      describe(status) + "; its workers were killed";

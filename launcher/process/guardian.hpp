@@ -16,14 +16,16 @@
 #include <functional>
 #include <string>
 
+#include "launcher/ctl/running_jobs.hpp"
 #include "launcher/process/exit_status.hpp"
 
 namespace cpprun::launcher {
 
 struct Guardianship {
-  // Removed by the guardian when the agent did not live to do so; each may be empty.
+  // Removed by the guardian when the agent did not live to do so; the first two may be empty.
   std::string temporary_folder;
   std::string timer_file;  // a FIFO
+  ControlPlace control;
   // Called when the agent was ended by a signal and so leaves no report; may be null.
   std::function<void(pid_t agent, const ExitStatus& status)> agent_ended;
 };

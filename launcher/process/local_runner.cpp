@@ -156,6 +156,7 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
   if (worker.streams.err.child_end.valid()) process.stderr_fd = worker.streams.err.child_end.get();
   const StartedProcess started = start_process(process);
   worker.pid = started.pid;
+  worker.started = std::chrono::system_clock::now();
   worker.exec_error_pipe = FileDescriptor(started.exec_error_fd);
   reaper_.watch(started.pid);
   resources_.watch(started.pid);
@@ -394,21 +395,44 @@ void LocalRunner::give_up(int local_rank, const std::string& why, bool held_by_k
   }
 }
 
-void LocalRunner::end_overdue(const ExpiredTimer& expired) {
+LocalRunner::Worker* LocalRunner::owner_of(const ExpiredTimer& expired) {
   const std::optional<ProcessStat> stat = read_stat(expired.pid);
-  if (!stat || stat->started != expired.process_started) return;
+  if (!stat || stat->started != expired.process_started) return nullptr;
   for (Worker& worker : workers_) {
     if (reaper_.end_of(worker.pid)) continue;
     const std::vector<ProcessEntry> below = descendants(worker.pid);
     const bool its_own = worker.pid == expired.pid ||
                          std::any_of(below.begin(), below.end(),
                                      [&](const ProcessEntry& entry) { return entry.pid == expired.pid; });
-    if (!its_own) continue;
-    ::kill(expired.pid, expired.signal);
-    condemn(worker, "the timer '" + expired.scope + "' of process " + std::to_string(expired.pid) +
-                        " ran out; it was sent " + signal_name(expired.signal));
-    return;
+    if (its_own) return &worker;
   }
+  return nullptr;
+}
+
+void LocalRunner::end_overdue(const ExpiredTimer& expired) {
+  Worker* worker = owner_of(expired);
+  if (!worker) return;
+  ::kill(expired.pid, expired.signal);
+  condemn(*worker, "the timer '" + expired.scope + "' of process " + std::to_string(expired.pid) +
+                       " ran out; it was sent " + signal_name(expired.signal));
+}
+
+std::vector<WorkerStatus> LocalRunner::statuses() const {
+  std::vector<WorkerStatus> statuses;
+  for (const Worker& worker : workers_) {
+    WorkerStatus status;
+    status.ranks = worker.ranks;
+    status.pid = worker.pid;
+    status.started = worker.started;
+    status.condemned = worker.condemned;
+    if (const std::optional<ProcessEnd> end = reaper_.end_of(worker.pid)) {
+      status.end = WorkerStatus::End{end->status, end->when};
+    } else if (const std::optional<ProcessStat> stat = read_stat(worker.pid)) {
+      status.process_state = stat->state;
+    }
+    statuses.push_back(std::move(status));
+  }
+  return statuses;
 }
 
 void LocalRunner::resize_terminals() {

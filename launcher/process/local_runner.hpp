@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/agent/worker_spec.hpp"
+#include "launcher/ctl/job_status.hpp"
 #include "launcher/health/hang_monitor.hpp"
 #include "launcher/health/resource_evidence.hpp"
 #include "launcher/health/timer_table.hpp"
@@ -41,10 +42,14 @@ class LocalRunner : public WorkerRunner {
   // A process has overrun the time that it set itself: it gets its signal, and the worker that it is or
   // descends from has failed. One that is none of ours, or gone, is left alone.
   void end_overdue(const ExpiredTimer& expired);
+  // The process is that of a worker here that runs.
+  bool owns(const ExpiredTimer& expired) { return owner_of(expired) != nullptr; }
   // Those that run and are not yet given up; none while they are being stopped.
   std::vector<LiveWorker> live() const;
   // The worker hangs: it has failed, for this reason. `held_by_kernel`: not even SIGKILL may end it.
   void give_up(int local_rank, const std::string& why, bool held_by_kernel);
+  // Those of the present attempt or the last, in the order of their local ranks.
+  std::vector<WorkerStatus> statuses() const;
   // Our own terminal has another size now: the workers' pseudo-terminals get it too, and they are told.
   void resize_terminals();
 
@@ -52,6 +57,7 @@ class LocalRunner : public WorkerRunner {
   struct Worker {
     WorkerRanks ranks{};
     pid_t pid = 0;
+    std::chrono::system_clock::time_point started;
     FileDescriptor exec_error_pipe;
     int exec_error = 0;
     std::string error_file;
@@ -72,6 +78,7 @@ class LocalRunner : public WorkerRunner {
   void send(int signal);
   void record_ends();
   void condemn(Worker& worker, const std::string& why);
+  Worker* owner_of(const ExpiredTimer& expired);  // null: none of ours
   // Some have failed: the root cause, once they have said what they had to say and, where the first ones
   // only tell of others, a worker with a cause of its own may have followed.
   awaitable<WorkerFailure> settled_cause();

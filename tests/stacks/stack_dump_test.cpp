@@ -218,14 +218,15 @@ TEST_F(StackDump, FilesOfAnAttempt) {
   rank.local_rank = 1;
   rank.threads = {{7, "main", "S", "", {}, {{"compute()", "", 0, "", 0}}, ""}};
   fs::create_directory(folder_ / "1");
-  EXPECT_EQ(write_stack_files(folder_, {rank}), "");
+  EXPECT_EQ(write_stacks_of_ranks(folder_, {rank}), "");
+  EXPECT_EQ(write_stacks_of_all(folder_, {rank}), "");
   EXPECT_EQ(rank_stacks_from_json(read("1/stacks.json"))->rank, 5);
   EXPECT_THAT(read("1/stacks.txt"), HasSubstr("#0  compute()"));
   EXPECT_THAT(read("stacks.txt"), HasSubstr("rank 5 is here:\n    #0  compute()\n"));
   struct stat about {};
   ASSERT_EQ(::stat((folder_ / "stacks.txt").c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 0777, 0600u);
-  EXPECT_THAT(write_stack_files(folder_ / "none", {rank}), HasSubstr("cannot write"));
+  EXPECT_THAT(write_stacks_of_all(folder_ / "none", {rank}), HasSubstr("cannot write"));
 }
 
 }  // namespace

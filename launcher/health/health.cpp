@@ -1,0 +1,139 @@
+#include "launcher/health/health.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <optional>
+#include <utility>
+
+#include "launcher/health/capture_thread.hpp"
+#include "launcher/health/node_evidence.hpp"
+#include "launcher/health/stack_files.hpp"
+#include "launcher/vital_task.hpp"
+
+namespace cpprun::launcher {
+namespace {
+
+constexpr std::chrono::milliseconds kStacksAsked{15'000};
+constexpr std::chrono::milliseconds kOtherAsked{3'000};
+constexpr std::chrono::seconds kPointerLimit{1};
+
+}  // namespace
+
+Health::Health(asio::io_context& io, const HangLimits& limits, LocalRunner& runner, EventLog& events,
+               const RunFolder& folder, StackTools tools)
+    : io_(io),
+      watches_(limits.any()),
+      runner_(runner),
+      folder_(folder),
+      tools_(std::move(tools)),
+      hangs_(io, limits, watch()),
+      response_(parts(), events),
+      exchange_(
+          io.get_executor(), [this](std::string request) { return answer(std::move(request)); },
+          [this](int, int, Gathered gathered) { return keep(std::move(gathered)); }) {}
+
+void Health::start(async::TaskGroup& tasks) {
+  tasks.start(vital(exchange_.run()));
+  if (watches_) tasks.start(vital(hangs_.run()));
+}
+
+void Health::begin(const Attempt& attempt) {
+  const worker::WorkerEnv& first = attempt.workers.front();
+  attempt_ = attempt.number;
+  nodes_ = first.group_world_size;
+  exchange_.begin({{first.master_addr, first.master_port}, attempt_, first.group_rank, nodes_});
+}
+
+awaitable<std::string> Health::take_stacks(std::string why) {
+  return response_.take_stacks(std::move(why));
+}
+
+awaitable<Gathered> Health::gather_stacks(std::string why) {
+  EvidenceRequest request;
+  request.why = std::move(why);
+  return exchange_.gather(to_text(request), kStacksAsked);
+}
+
+HangWatch Health::watch() {
+  return {[this] { return runner_.live(); }, [](int) { return std::nullopt; },
+          [this](pid_t pid) { return stack_pointer_of(pid); },
+          [this](Hang hang) { return response_.respond(std::move(hang)); }};
+}
+
+HangParts Health::parts() {
+  return {[this] { return runner_.live(); },
+          [this](EvidenceRequest request) { return ask(std::move(request)); }, [this] { return nodes_; },
+          [this] { return attempt_folder(); },
+          [this](int local_rank, const std::string& why, bool held_by_kernel) {
+            runner_.give_up(local_rank, why, held_by_kernel);
+          }};
+}
+
+awaitable<std::optional<std::uint64_t>> Health::stack_pointer_of(pid_t pid) {
+  CaptureLimits limits;
+  limits.threads = 1;
+  limits.pointers_only = true;
+  const Captured captured = co_await capture(io_, pid, limits, async::Deadline::after(kPointerLimit));
+  const std::uint64_t pointer = captured.process.stack_pointer;
+  if (pointer == 0) co_return std::nullopt;
+  co_return pointer;
+}
+
+awaitable<NodeAnswers> Health::ask(EvidenceRequest request) {
+  const bool stacks = request.kind == EvidenceRequest::Kind::Stacks;
+  const std::chrono::milliseconds limit = stacks ? kStacksAsked : kOtherAsked;
+  Gathered gathered = co_await exchange_.gather(to_text(request), limit);
+  co_return std::move(gathered.by_node);
+}
+
+awaitable<std::string> Health::answer(std::string request) {
+  const EvidenceRequest wanted = evidence_request(request);
+  if (wanted.kind == EvidenceRequest::Kind::Quiet) co_return hangs_.quiet() ? "1" : "0";
+  if (wanted.kind == EvidenceRequest::Kind::GiveUp) co_return give_up(wanted.rank, wanted.why) ? "ok" : "";
+  co_return co_await own_stacks();
+}
+
+bool Health::give_up(int global_rank, const std::string& why) {
+  for (const LiveWorker& worker : runner_.live()) {
+    if (worker.ranks.global != global_rank) continue;
+    runner_.give_up(worker.ranks.local, why, false);
+    return true;
+  }
+  return false;
+}
+
+awaitable<std::string> Health::own_stacks() {
+  std::vector<StackTarget> targets;
+  for (const WorkerStatus& worker : runner_.statuses()) {
+    if (worker.end) continue;
+    StackTarget target;
+    target.local_rank = worker.ranks.local;
+    target.global_rank = worker.ranks.global;
+    target.pid = worker.pid;
+    targets.push_back(std::move(target));
+  }
+  const std::vector<RankStacks> stacks =
+      co_await dump_stacks(io_, std::move(targets), tools_, async::Deadline::after(kStacksLimit));
+  if (const std::filesystem::path folder = attempt_folder(); !folder.empty()) {
+    const std::string fault = write_stacks_of_ranks(folder, stacks);
+    if (!fault.empty()) spdlog::warn("{}", fault);
+  }
+  co_return evidence_to_json(stacks, EvidenceExchange::kMostBytes);
+}
+
+awaitable<void> Health::keep(Gathered gathered) {
+  const std::filesystem::path folder = attempt_folder();
+  std::vector<RankStacks> all;
+  for (const auto& [node, evidence] : gathered.by_node) {
+    for (RankStacks& rank : evidence_from_json(evidence)) all.push_back(std::move(rank));
+  }
+  if (folder.empty() || all.empty()) co_return;
+  const std::string fault = write_stacks_of_all(folder, all);
+  if (!fault.empty()) spdlog::warn("{}", fault);
+}
+
+std::filesystem::path Health::attempt_folder() const {
+  return folder_.exists() ? folder_.attempt_folder(attempt_) : std::filesystem::path();
+}
+
+}  // namespace cpprun::launcher

@@ -1,0 +1,57 @@
+// The health of a node's workers while they run: hangs are looked for and answered, stacks are taken on
+// request, and what all nodes know of an attempt is gathered.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <string>
+
+#include "launcher/health/evidence_exchange.hpp"
+#include "launcher/health/hang_monitor.hpp"
+#include "launcher/health/hang_response.hpp"
+#include "launcher/health/stack_dump.hpp"
+#include "launcher/process/local_runner.hpp"
+#include "rendezvous/async/task_group.hpp"
+
+namespace cpprun::launcher {
+
+class Health {
+ public:
+  // References outlive it.
+  Health(asio::io_context& io, const HangLimits& limits, LocalRunner& runner, EventLog& events,
+         const RunFolder& folder, StackTools tools);
+
+  // Starts what runs until `tasks` are cancelled.
+  void start(async::TaskGroup& tasks);
+  // The workers of another attempt run.
+  void begin(const Attempt& attempt);
+
+  // Stacks of all nodes' workers, on disk when this returns; in one line who stands where, empty where nobody
+  // does. Bounded.
+  awaitable<std::string> take_stacks(std::string why);
+  // For whoever shows them, see evidence_from_json().
+  awaitable<Gathered> gather_stacks(std::string why);
+
+ private:
+  HangWatch watch();
+  HangParts parts();
+  awaitable<std::optional<std::uint64_t>> stack_pointer_of(pid_t pid);
+  awaitable<NodeAnswers> ask(EvidenceRequest request);
+  awaitable<std::string> answer(std::string request);
+  awaitable<std::string> own_stacks();
+  bool give_up(int global_rank, const std::string& why);
+  awaitable<void> keep(Gathered gathered);
+  std::filesystem::path attempt_folder() const;
+
+  asio::io_context& io_;
+  const bool watches_;
+  LocalRunner& runner_;
+  const RunFolder& folder_;
+  const StackTools tools_;
+  HangMonitor hangs_;
+  HangResponse response_;
+  EvidenceExchange exchange_;
+  int attempt_ = 0;
+  int nodes_ = 1;
+};
+
+}  // namespace cpprun::launcher
