@@ -22,7 +22,7 @@ std::string write_stack_files(const std::filesystem::path& attempt_folder,
       write(folder / "stacks.json", to_json(rank) + "\n");
       write(folder / "stacks.txt", to_text(rank));
     }
-    all += "\n" + to_text(rank);
+    all.append("\n").append(to_text(rank));
   }
   write(attempt_folder / "stacks.txt", to_text(cluster_stacks(ranks)) + all);
   return fault;
