@@ -151,7 +151,7 @@ std::string to_text(const StackFrame& frame) {
   }
   if (!frame.file.empty()) {
     text += " at " + frame.file;
-    if (frame.line != 0) text += ":" + std::to_string(frame.line);
+    if (frame.line != 0) text.append(":").append(std::to_string(frame.line));
   } else if (!frame.function.empty() && !frame.module.empty()) {
     text += " in " + base_name(frame.module);
   }

@@ -106,13 +106,17 @@ std::string doing(const Place& place, bool one) {
 bool tells_something(const StackFrame& frame) {
   const std::string file = frame.module.substr(frame.module.rfind('/') + 1);
   return !frame.function.empty() && !file.starts_with("libc.") && !file.starts_with("libstdc++") &&
-         !file.starts_with("ld-linux") && !frame.function.starts_with("std::");
+         !file.starts_with("ld-linux") && !frame.function.starts_with("std::") &&
+         !frame.function.starts_with("pybind11::");
 }
 
 // For a wait its caller, else the innermost frame.
 std::string where(const Place& place) {
   for (std::size_t i = place.waits && place.frames.size() > 1 ? 1 : 0; i < place.frames.size(); ++i) {
-    if (tells_something(place.frames[i])) return to_text(place.frames[i]);
+    if (!tells_something(place.frames[i])) continue;
+    StackFrame shown = place.frames[i];
+    shown.function = bare_name(shown.function);
+    return to_text(shown);
   }
   return "";
 }
@@ -188,7 +192,7 @@ std::string rank_ranges(const std::vector<int>& ranks) {
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
     if (!text.empty()) text += ", ";
     text += std::to_string(ranks[first]);
-    if (last > first) text += "-" + std::to_string(ranks[last]);
+    if (last > first) text.append("-").append(std::to_string(ranks[last]));
     first = last + 1;
   }
   return text;

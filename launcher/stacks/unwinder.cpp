@@ -28,11 +28,12 @@ std::string shortened(std::string name) {
   return name + "...";
 }
 
-std::string demangled(const char* name) {
-  const std::string mangled(name);
+std::string demangled(const std::string& symbol) {
+  // "pthread_cond_wait@@GLIBC_2.3.2": the version says nothing here.
+  const std::string mangled = symbol.substr(0, symbol.find('@', 1));
   if (!mangled.starts_with("_Z") || mangled.size() > kLongestMangled) return shortened(mangled);
   int status = 0;
-  char* text = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+  char* text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
   std::string result = shortened(status == 0 && text ? std::string(text) : mangled);
   std::free(text);
   return result;

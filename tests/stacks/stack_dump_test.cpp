@@ -156,7 +156,7 @@ TEST_F(StackDump, NoSignalGoesToAProcessThatDidNotRegister) {
   const Victim child(victim("threads"));
   const RankStacks stacks = dump({{0, 0, child.pid(), SIGUSR2, file}}, tools_with("")).at(0);
   EXPECT_THAT(stacks.note, HasSubstr("no handler for the signal"));
-  EXPECT_EQ(child.state(), 'S');
+  EXPECT_TRUE(until([&] { return child.state() == 'S'; }));
 }
 
 TEST_F(StackDump, NoSignalGoesToAStoppedProcess) {
