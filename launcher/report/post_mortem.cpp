@@ -148,7 +148,6 @@ void add_root(Page& page, const Json& report, const Json& root) {
   page.row("Root cause", who);
   page.row("Why this one", text_at(report, "why"));
   page.row("Message", text_at(root, "message"));
-  page.row("Core dump", text_at(root, "core_dump"));
 }
 
 // Ranks by a text that they have in common, in the order of their lowest rank.

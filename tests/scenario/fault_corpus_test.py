@@ -14,7 +14,7 @@ import unittest
 from daemon import Daemon
 from elastic_job import HostsTest
 from fault_corpus import CLOSED, FAULTS, raised
-from harness import ScenarioTest, children, free_port, until
+from harness import ScenarioTest, free_port, until
 
 
 class CorpusTest(ScenarioTest):
@@ -90,7 +90,7 @@ class FromOutside(CorpusTest):
         return job
 
     def test_a_worker_is_killed(self):
-        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGKILL, signal.SIGTERM):
             with self.subTest(signal=number.name):
                 for name in ("pid.0", "pid.1"):
                     if os.path.exists(self.path(name)):
@@ -149,10 +149,42 @@ class FromOutside(CorpusTest):
         self.assertFalse(os.path.exists(self.path("logs2")))
 
 
+class PostMortem(CorpusTest):
+    def test_a_page_and_its_json(self):
+        self.script("w.sh", "[ $RANK != 2 ] || until [ -e $CASE/up.0 ] && [ -e $CASE/up.1 ]; do sleep 0.01; done\n"
+                            "[ $RANK != 2 ] || { echo out of batches >&2; exit 7; }\n"
+                            "echo waiting >&2; touch $CASE/up.$RANK; exec sleep 300")
+        job = self.run_to_end("--nproc-per-node=3", "--log-dir=logs", "--rdzv-id=job", "./w.sh",
+                              env={"NCCL_DEBUG": "INFO", "HF_TOKEN": "s3cret-word"})
+        self.assertEqual(job.code, 1, job.err)
+        (folder,) = glob.glob(self.path("logs", "*", "attempt_0", "post_mortem"))
+        self.assertEqual(os.stat(folder).st_mode & 0o777, 0o700)
+        files = {name: self.read(folder, name) for name in os.listdir(folder)}
+        self.assertEqual(set(files), {"page.txt", "post_mortem.json"})
+        for name, text in files.items():
+            self.assertEqual(os.stat(os.path.join(folder, name)).st_mode & 0o777, 0o600)
+            self.assertNotIn("s3cret-word", text)
+        report = json.loads(files["post_mortem.json"])
+        self.assertLessEqual(self.report("logs").items(), report.items())
+        self.assertEqual(report["node"]["environment"]["NCCL_DEBUG"], "INFO")
+        self.assertEqual(report["node"]["environment"]["HF_TOKEN"], "<hidden>")
+        self.assertIn("cpprun", report["node"]["versions"])
+        for line in ("Verdict      exit_code (70 % sure)", "  0-1       SIGTERM       stopped because of the root cause",
+                     "  ranks 0-1:\n    waiting", "  rank 2:\n    out of batches", "  NCCL_DEBUG=INFO"):
+            self.assertIn(line + "\n", files["page.txt"])
+
+    def test_stacks_that_were_captured_are_quoted(self):
+        self.script("w.sh", 'echo "2 ranks wait in allreduce" > "$(dirname $TORCHELASTIC_ERROR_FILE)/../stacks.txt"; exit 3')
+        self.assertEqual(self.run_to_end("--log-dir=logs", "./w.sh").code, 1)
+        (page,) = glob.glob(self.path("logs", "*", "attempt_0", "post_mortem", "page.txt"))
+        self.assertIn("Stacks\n------\n  2 ranks wait in allreduce\n", self.read(page))
+
+
 def memory_group(test, limit):
     """A memory cgroup of version 1 or 2 with that limit in bytes, which goes with the test."""
-    mounts = {words[1]: words[2:4] for words in (line.split() for line in open("/proc/mounts"))}
-    for place, (kind, options) in mounts.items():
+    with open("/proc/mounts") as f:
+        mounts = [line.split()[1:4] for line in f]
+    for place, kind, options in mounts:
         unified = kind == "cgroup2"
         if not unified and not (kind == "cgroup" and "memory" in options.split(",")):
             continue

@@ -104,10 +104,11 @@ class Resume(TrainerTest):
         self.assertIn("resumed from checkpoints/step-8", done.stdout)
         self.assert_same_end(folder)
 
-    def refused(self, folder, changes, sentence, processes=2):
+    def refused(self, folder, changes, sentence, processes=2, cls="exception"):
         done = self.train(folder, with_changes(CONFIG, changes), processes, code=1)
         self.assertIn(sentence, done.stderr)
         self.assertRegex(done.stderr, r"exit ?code\W+2\b")
+        self.assertIn(f"  cause     : {cls}: ", done.stderr)
 
     def test_checkpoints_that_do_not_fit_are_refused(self):
         self.run_whole()
@@ -120,7 +121,7 @@ class Resume(TrainerTest):
         for step in before:
             model = folder / f"checkpoints/step-{step}/model.safetensors"
             os.truncate(model, model.stat().st_size - 1)
-        self.refused(folder, {}, "model.safetensors")
+        self.refused(folder, {}, "model.safetensors", cls="checkpoint_corrupt")
         self.assertEqual(checkpoints(folder / "checkpoints"), before)
 
     def test_another_number_of_processes_goes_on_behind_what_was_used(self):
