@@ -1,6 +1,7 @@
 #include "launcher/report/post_mortem.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -49,11 +50,16 @@ std::string why(const FailureReport& report) {
 
 // ---- reading
 
+// Of a value that holds no others; the file may be anybody's.
+std::string plain(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_null() || value.is_structured() ? std::string() : value.dump();
+}
+
 std::string text_at(const Json& object, const char* key) {
   if (!object.is_object()) return "";
   const Json::const_iterator value = object.find(key);
-  if (value == object.end() || value->is_null()) return "";
-  return value->is_string() ? value->get<std::string>() : value->dump();
+  return value == object.end() ? std::string() : plain(*value);
 }
 
 std::vector<std::string> lines_at(const Json& object, const char* key) {
@@ -131,7 +137,8 @@ class Page {
 void add_verdict(Page& page, const Json& root) {
   const std::string confidence =
       root.contains("confidence") && root["confidence"].is_number()
-          ? " (" + std::to_string(static_cast<int>(root["confidence"].get<double>() * 100 + 0.5)) + " % sure)"
+          ? " (" + std::to_string(std::lround(std::clamp(root["confidence"].get<double>(), 0.0, 1.0) * 100)) +
+                " % sure)"
           : "";
   const std::vector<std::string> evidence = lines_at(root, "evidence");
   page.row("Verdict", text_at(root, "class") + confidence);
@@ -212,9 +219,8 @@ void add_progress(Page& page, const Json& failures) {
     if (!value.is_object()) return value.is_string() ? value.get<std::string>() : std::string();
     std::string text;
     for (const auto& [key, entry] : value.items()) {
-      if (entry.is_null() || entry == "") continue;
-      text += (text.empty() ? "" : ", ") + key + " " +
-              (entry.is_string() ? entry.get<std::string>() : entry.dump());
+      const std::string shown = plain(entry);
+      if (!shown.empty()) text += (text.empty() ? "" : ", ") + key + " " + shown;
     }
     return text;
   };
@@ -245,13 +251,12 @@ void add_node(Page& page, const Json& report) {
   for (const char* key : {"versions", "limits"}) {
     std::string text;
     for (const auto& [name, value] : part(node, key).items()) {
-      text += (text.empty() ? "" : ", ") + name + " " +
-              (value.is_string() ? value.get<std::string>() : value.dump());
+      text += (text.empty() ? "" : ", ") + name + " " + plain(value);
     }
     page.row(key, text);
   }
   for (const auto& [name, value] : part(node, "environment").items()) {
-    page.line(name + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
+    page.line(name + "=" + plain(value));
   }
 }
 

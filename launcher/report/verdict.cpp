@@ -160,6 +160,7 @@ class Case {
   std::optional<std::string> first_with(const std::vector<std::string>& globs,
                                         const std::vector<std::string>& lines) const {
     std::vector<std::string> wanted;
+    wanted.reserve(globs.size());
     for (const std::string& glob : globs) {
       wanted.push_back(substitute(glob, {{"pid", std::to_string(failure_.pid)}}));
     }

@@ -54,7 +54,9 @@ class RuleReader {
   void check_keys(const json& object, const std::vector<std::string>& known, const std::string& of) const {
     for (const auto& [key, value] : object.items()) {
       if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-      refuse("'" + of + key + "' is no key of a rule" + did_you_mean(key, known));
+      std::string named = of;
+      named += key;
+      refuse("'" + named + "' is no key of a rule" + did_you_mean(key, known));
     }
   }
 
