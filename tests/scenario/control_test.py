@@ -275,7 +275,7 @@ class Stacks(ControlTest):
         workers = self.status(job.pid)["workers"]
         text = self.ctl("stacks", job.pid)
         for worker in workers:
-            self.assertIn(f"rank {worker['global_rank']} (pid {worker['pid']})", text)
+            self.assertIn(f"rank {worker['global_rank']} (local rank {worker['local_rank']}, pid {worker['pid']})", text)
         self.assertNotIn("node 0", text)
         (node,) = json.loads(self.ctl("stacks", job.pid, "--json"))["nodes"]
         self.assertEqual(node["group_rank"], 0)

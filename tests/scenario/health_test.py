@@ -119,7 +119,7 @@ class Stuck(ScenarioTest):
         cause = json.loads(self.read("logs", run, "attempt_0", "failure.json"))["root_cause"]
         self.assertEqual((cause["global_rank"], cause["class"]),
                          (1, "hang"))
-        self.assertRegex(cause["message"], r"^is in uninterruptible sleep for [\d.]+ s \(limit 0\.3 s\)$")
+        self.assertRegex(cause["message"], r"^is in uninterruptible sleep for [\d.]+ s \(limit 0\.3 s\); ")
         self.assert_nothing_left(job)
 
     def test_nobody_looks_unless_asked(self):
