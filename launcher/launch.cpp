@@ -14,6 +14,7 @@
 
 #include "launcher/agent/agent.hpp"
 #include "launcher/dry_run.hpp"
+#include "launcher/health/progress_pages.hpp"
 #include "launcher/health/stuck_policy.hpp"
 #include "launcher/health/timer_server.hpp"
 #include "launcher/job_stores.hpp"
@@ -22,6 +23,7 @@
 #include "launcher/process/patient_write.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/process/visible_device.hpp"
+#include "launcher/python_path.hpp"
 #include "launcher/report/own_error_file.hpp"
 #include "launcher/vital_task.hpp"
 #include "launcher/worker_command.hpp"
@@ -50,6 +52,11 @@ WorkerCommand find_command_here(const LaunchConfig& config) {
                                std::getenv("CONDA_PREFIX"), own_folder()});
 }
 
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
 std::vector<std::string> own_environment() {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry; ++entry) entries.emplace_back(*entry);
@@ -75,12 +82,9 @@ std::vector<std::string> worker_environment(const LaunchConfig& config) {
   }
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
   ::setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", config.signals_text.c_str(), 1);
+  const std::string python_path = with_progress_module(variable("PYTHONPATH").value_or(""), own_folder());
+  if (!python_path.empty()) ::setenv("PYTHONPATH", python_path.c_str(), 1);
   return own_environment();
-}
-
-std::optional<std::string> variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? std::optional<std::string>(value) : std::nullopt;
 }
 
 // What is decided for each local rank before anything starts, so that a wrong wish costs nothing.
@@ -179,7 +183,7 @@ std::optional<std::string> own_master_addr(const LaunchConfig& config) {
 class AgentProcess {
  public:
   AgentProcess(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
-               const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat)
+               const RunFolder& folder, const Guardianship& guardianship, const AgentSeat& seat)
       : config_(config),
         agent_config_{config.run_id, command.interpreter, own_master_addr(config), reach_store()},
         spec_(worker_spec(config, command, ranks, seat.original_mask)),
@@ -189,9 +193,10 @@ class AgentProcess {
         reaper_(io_),
         stop_signal_(io_, config.signals_to_handle, seat.guardian_pipe),
         consoles_{Console(io_.get_executor(), STDOUT_FILENO), Console(io_.get_executor(), STDERR_FILENO)},
-        runner_(io_, reaper_, spec_, folder_, consoles_, events_,
+        pages_(guardianship.progress_folder),
+        runner_(io_, reaper_, spec_, folder_, consoles_, events_, pages_,
                 [this](const Attempt& attempt) { return round_environment(attempt); }),
-        timers_(serve_timers(io_, timer_file)),
+        timers_(serve_timers(io_, guardianship.timer_file)),
         tasks_(io_.get_executor()) {
     // Every handler is in place: what the guardian held back may come.
     sigset_t none;
@@ -292,6 +297,7 @@ class AgentProcess {
   Reaper reaper_;
   StopSignal stop_signal_;
   Consoles consoles_;
+  ProgressPages pages_;
   LocalRunner runner_;
   std::unique_ptr<TimerServer> timers_;
   std::optional<RunResult> result_;
@@ -358,21 +364,23 @@ int print_dry_run(const LaunchConfig& config, const WorkerCommand& command, cons
   plan.spec = worker_spec(config, command, ranks, {});
   plan.folder = std::filesystem::current_path(unknown).string();
   plan.temporary_folder = std::filesystem::temp_directory_path(unknown).string();
+  plan.progress_folder = ProgressPages::plan_folder("XXXXXXXX");
   const bool written = std::fputs(to_text(plan, config).c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   return written ? kGood : kSystemRefused;
 }
 
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
-                      const RunFolder& folder, const std::string& timer_file, const AgentSeat& seat) {
+                      const RunFolder& folder, const Guardianship& guardianship, const AgentSeat& seat) {
   if (!make_run_folder(folder, config)) return kWrongUsage;
   spdlog::info("{}{}", describe(config),
                command.interpreter.empty() ? "" : ", Python " + command.interpreter);
   warn_of_health_check();
-  if (!timer_file.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timer_file.c_str(), 1);  // for the workers
+  const std::string& timers = guardianship.timer_file;
+  if (!timers.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timers.c_str(), 1);  // for the workers
   bool keep_logs = false;
   int code = kGood;
   try {
-    AgentProcess agent(config, command, ranks, folder, timer_file, seat);
+    AgentProcess agent(config, command, ranks, folder, guardianship, seat);
     const RunResult result = agent.run();
     keep_logs = std::holds_alternative<Failed>(result);
     code = report(result, agent.abandoned(), folder);
@@ -398,10 +406,10 @@ int launch(const LaunchConfig& config) {
   for (const std::string& notice : config.notices) spdlog::warn("{}", notice);
   if (config.dry_run) return print_dry_run(config, command, ranks, inherited);
   const RunFolder folder = plan_run_folder(config);
-  const std::string timers = timer_file();
-  const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string(), timers};
+  const Guardianship guardianship{folder.temporary() ? folder.path().string() : std::string(),
+                                  ProgressPages::plan_folder(random_suffix()), timer_file()};
   return run_guarded(guardianship, [&](const AgentSeat& seat) {
-    return run_agent_process(config, command, ranks, folder, timers, seat);
+    return run_agent_process(config, command, ranks, folder, guardianship, seat);
   });
 }
 

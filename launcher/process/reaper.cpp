@@ -32,10 +32,11 @@ std::optional<ProcessEnd> Reaper::end_of(pid_t pid) const {
 void Reaper::collect() {
   ++batch_;
   const std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
+  const std::chrono::steady_clock::time_point moment = std::chrono::steady_clock::now();
   int status = 0;
   for (pid_t pid = ::waitpid(-1, &status, WNOHANG); pid > 0; pid = ::waitpid(-1, &status, WNOHANG)) {
     const auto found = watched_.find(pid);
-    if (found != watched_.end()) found->second = ProcessEnd{decode_wait_status(status), now, batch_};
+    if (found != watched_.end()) found->second = ProcessEnd{decode_wait_status(status), now, moment, batch_};
   }
   collected_.notify_all();
 }

@@ -82,7 +82,7 @@ class Report(ScenarioTest):
         stopped = {f["global_rank"]: f["stopped_by_agent"] for f in report["failures"]}
         self.assertEqual(stopped, {0: True, 1: False})
         self.assertEqual(set(cause), {"global_rank", "local_rank", "role_rank", "host", "pid", "exit_code", "signal",
-                                      "class", "message", "error_file", "stderr_tail", "time"})
+                                      "class", "message", "error_file", "stderr_tail", "time", "progress"})
 
     def test_error_file_of_the_worker(self):
         self.write("w.py", "import json, os, sys\n"
