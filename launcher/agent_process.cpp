@@ -93,10 +93,11 @@ AgentProcess::AgentProcess(const LaunchConfig& config, const std::string& interp
       reaper_(io_),
       stop_signal_(io_, config.signals_to_handle, seat.guardian_pipe),
       consoles_{Console(io_.get_executor(), STDOUT_FILENO), Console(io_.get_executor(), STDERR_FILENO)},
-      runner_(io_, reaper_, spec_, folder_, consoles_, events_,
+      pages_(guardianship.progress_folder),
+      runner_(io_, reaper_, spec_, folder_, consoles_, events_, pages_,
               [this](const Attempt& attempt) { return round_environment(attempt); }),
       timers_(serve_timers(io_, guardianship.timer_file)),
-      health_(io_, config.hang_limits, runner_, events_, folder_, std::move(tools)),
+      health_(io_, config.hang_limits, runner_, pages_, events_, folder_, std::move(tools)),
       control_(io_, guardianship.control, job_status(config, spec_, folder, guardianship.control.launcher),
                runner_, health_),
       tasks_(io_.get_executor()) {

@@ -8,6 +8,7 @@
 #include "launcher/agent/agent.hpp"
 #include "launcher/ctl/job_control.hpp"
 #include "launcher/health/health.hpp"
+#include "launcher/health/progress_pages.hpp"
 #include "launcher/health/timer_server.hpp"
 #include "launcher/job_stores.hpp"
 #include "launcher/launch_config.hpp"
@@ -50,6 +51,7 @@ class AgentProcess {
   Reaper reaper_;
   StopSignal stop_signal_;
   Consoles consoles_;
+  ProgressPages pages_;
   LocalRunner runner_;
   std::unique_ptr<TimerServer> timers_;
   std::optional<Agent> agent_;  // nothing until the stores are open

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include "launcher/health/progress_pages.hpp"
 #include "launcher/process/log_layout.hpp"
 #include "launcher/text.hpp"
 #include "worker_runtime/contract/worker_env.hpp"
@@ -85,6 +86,7 @@ worker::Variables own_variables(const DryRun& plan, const LaunchConfig& config, 
   env.run_id = config.run_id;
   env.use_agent_store = true;
   env.error_file = error_file;
+  env.progress_page = ProgressPages::page_file(plan.progress_folder, 0, local_rank);
   worker::Variables variables = worker::to_variables(env);
   if (plan.spec.own_variables.empty()) return variables;
   for (const std::pair<std::string, std::string>& own :

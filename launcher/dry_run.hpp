@@ -14,6 +14,7 @@ struct DryRun {
   std::vector<std::string> inherited;  // "NAME=value": our own environment, before anything was added
   std::string folder;                  // that workers run in
   std::string temporary_folder;        // for logs without --log-dir
+  std::string progress_folder;         // of the workers' progress pages
 };
 
 // What is known only after a start stands between < and >.

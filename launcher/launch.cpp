@@ -10,11 +10,13 @@
 
 #include "launcher/agent_process.hpp"
 #include "launcher/dry_run.hpp"
+#include "launcher/health/progress_pages.hpp"
 #include "launcher/health/timer_server.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/patient_write.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/process/visible_device.hpp"
+#include "launcher/python_path.hpp"
 #include "launcher/report/failure_files.hpp"
 #include "launcher/report/own_error_file.hpp"
 #include "launcher/worker_command.hpp"
@@ -38,6 +40,11 @@ std::string own_folder() {
 WorkerCommand find_command_here(const LaunchConfig& config) {
   return find_command(config, {std::getenv("PATH"), std::getenv("PYTHON_EXEC"), std::getenv("VIRTUAL_ENV"),
                                std::getenv("CONDA_PREFIX"), own_folder()});
+}
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? std::optional<std::string>(value) : std::nullopt;
 }
 
 std::vector<std::string> own_environment() {
@@ -65,12 +72,9 @@ std::vector<std::string> worker_environment(const LaunchConfig& config) {
   }
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
   ::setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", config.signals_text.c_str(), 1);
+  const std::string python_path = with_progress_module(variable("PYTHONPATH").value_or(""), own_folder());
+  if (!python_path.empty()) ::setenv("PYTHONPATH", python_path.c_str(), 1);
   return own_environment();
-}
-
-std::optional<std::string> variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? std::optional<std::string>(value) : std::nullopt;
 }
 
 // What is decided for each local rank before anything starts, so that a wrong wish costs nothing.
@@ -187,6 +191,7 @@ int print_dry_run(const LaunchConfig& config, const WorkerCommand& command, cons
   plan.spec = worker_spec(config, command, ranks, {});
   plan.folder = std::filesystem::current_path(unknown).string();
   plan.temporary_folder = std::filesystem::temp_directory_path(unknown).string();
+  plan.progress_folder = ProgressPages::plan_folder("XXXXXXXX");
   const bool written = std::fputs(to_text(plan, config).c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   return written ? kGood : kSystemRefused;
 }
@@ -231,14 +236,15 @@ int launch(const LaunchConfig& config) {
   for (const std::string& notice : config.notices) spdlog::warn("{}", notice);
   if (config.dry_run) return print_dry_run(config, command, ranks, inherited);
   const RunFolder folder = plan_run_folder(config);
-  const std::string timers = timer_file();
-  const ControlPlace control = plan_control(list_of_jobs(), folder, ::getpid());
-  const Guardianship guardianship{
-      folder.temporary() ? folder.path().string() : std::string(), timers, control,
-      [&](pid_t agent, const ExitStatus& status) {
-        const FailureReport report{command.name, command.interpreter, rendezvous::host_name(), config.run_id};
-        write_agent_end(folder, report, agent, status);
-      }};
+  Guardianship guardianship;
+  if (folder.temporary()) guardianship.temporary_folder = folder.path().string();
+  guardianship.progress_folder = ProgressPages::plan_folder(random_suffix());
+  guardianship.timer_file = timer_file();
+  guardianship.control = plan_control(list_of_jobs(), folder, ::getpid());
+  guardianship.agent_ended = [&](pid_t agent, const ExitStatus& status) {
+    const FailureReport report{command.name, command.interpreter, rendezvous::host_name(), config.run_id};
+    write_agent_end(folder, report, agent, status);
+  };
   return run_guarded(guardianship, [&](const AgentSeat& seat) {
     return run_agent_process(config, command, ranks, folder, guardianship, seat);
   });

@@ -16,14 +16,40 @@ namespace {
 constexpr std::chrono::milliseconds kStacksAsked{15'000};
 constexpr std::chrono::milliseconds kOtherAsked{3'000};
 constexpr std::chrono::seconds kPointerLimit{1};
+constexpr const char* kPythonStacks = ".stacks";  // behind the page's name
+
+// Whether steps take the time they take, or are not to be expected.
+bool pauses(const worker::ProgressReading& reading) {
+  if (reading.phase == worker::Phase::Starting) return !reading.step;
+  return reading.phase != worker::Phase::Training && reading.phase != worker::Phase::Waiting;
+}
+
+std::uint64_t ticks(std::optional<worker::ProgressReading::TimePoint> when) {
+  return when ? static_cast<std::uint64_t>(when->time_since_epoch().count()) : 0;
+}
+
+std::optional<WorkerLook::Progress> progress_of(const std::optional<worker::ProgressReading>& reading) {
+  if (!reading) return std::nullopt;
+  WorkerLook::Progress progress;
+  progress.begun = reading->last_progress.has_value();
+  progress.heartbeats = reading->heartbeats;
+  progress.step = reading->step.value_or(0);
+  progress.collective = static_cast<std::uint64_t>(reading->collective.value_or(0));
+  progress.moved = ticks(reading->last_progress);
+  progress.pausing = pauses(*reading);
+  progress.section = reading->section;
+  progress.section_entered = ticks(reading->section_since);
+  return progress;
+}
 
 }  // namespace
 
-Health::Health(asio::io_context& io, const HangLimits& limits, LocalRunner& runner, EventLog& events,
-               const RunFolder& folder, StackTools tools)
+Health::Health(asio::io_context& io, const HangLimits& limits, LocalRunner& runner,
+               const ProgressPages& pages, EventLog& events, const RunFolder& folder, StackTools tools)
     : io_(io),
       watches_(limits.any()),
       runner_(runner),
+      pages_(pages),
       folder_(folder),
       tools_(std::move(tools)),
       hangs_(io, limits, watch()),
@@ -55,7 +81,8 @@ awaitable<Gathered> Health::gather_stacks(std::string why) {
 }
 
 HangWatch Health::watch() {
-  return {[this] { return runner_.live(); }, [](int) { return std::nullopt; },
+  return {[this] { return runner_.live(); },
+          [this](int local_rank) { return progress_of(pages_.reading(local_rank)); },
           [this](pid_t pid) { return stack_pointer_of(pid); },
           [this](Hang hang) { return response_.respond(std::move(hang)); }};
 }
@@ -110,6 +137,10 @@ awaitable<std::string> Health::own_stacks() {
     target.local_rank = worker.ranks.local;
     target.global_rank = worker.ranks.global;
     target.pid = worker.pid;
+    if (const std::optional<worker::ProgressReading> reading = pages_.reading(worker.ranks.local)) {
+      target.python_signal = reading->python_stacks_signal;
+      target.python_file = pages_.file_of(worker.ranks.local) + kPythonStacks;
+    }
     targets.push_back(std::move(target));
   }
   const std::vector<RankStacks> stacks =

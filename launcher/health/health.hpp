@@ -8,6 +8,7 @@
 #include "launcher/health/evidence_exchange.hpp"
 #include "launcher/health/hang_monitor.hpp"
 #include "launcher/health/hang_response.hpp"
+#include "launcher/health/progress_pages.hpp"
 #include "launcher/health/stack_dump.hpp"
 #include "launcher/process/local_runner.hpp"
 #include "rendezvous/async/task_group.hpp"
@@ -17,8 +18,8 @@ namespace cpprun::launcher {
 class Health {
  public:
   // References outlive it.
-  Health(asio::io_context& io, const HangLimits& limits, LocalRunner& runner, EventLog& events,
-         const RunFolder& folder, StackTools tools);
+  Health(asio::io_context& io, const HangLimits& limits, LocalRunner& runner, const ProgressPages& pages,
+         EventLog& events, const RunFolder& folder, StackTools tools);
 
   // Starts what runs until `tasks` are cancelled.
   void start(async::TaskGroup& tasks);
@@ -45,6 +46,7 @@ class Health {
   asio::io_context& io_;
   const bool watches_;
   LocalRunner& runner_;
+  const ProgressPages& pages_;
   const RunFolder& folder_;
   const StackTools tools_;
   HangMonitor hangs_;

@@ -75,9 +75,9 @@ int end_of_agent(const Guardianship& guardianship, pid_t agent, const ExitStatus
   if (!all_ended) text += ", but some of them are in uninterruptible sleep and had to be abandoned";
   write_patiently(STDERR_FILENO, text + "\n", kLastWordsPatience);
   if (guardianship.agent_ended) guardianship.agent_ended(agent, status);
-  if (!guardianship.temporary_folder.empty()) {
+  for (const std::string* folder : {&guardianship.temporary_folder, &guardianship.progress_folder}) {
     std::error_code ignored;
-    std::filesystem::remove_all(guardianship.temporary_folder, ignored);
+    if (!folder->empty()) std::filesystem::remove_all(*folder, ignored);
   }
   if (!guardianship.timer_file.empty()) remove_timer_file(guardianship.timer_file);
   return 128 + std::get<Signaled>(status).signal;

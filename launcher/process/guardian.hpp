@@ -3,7 +3,7 @@
 // subreapers.
 //
 //   agent killed     -> every process below it, of any depth or session, comes to the guardian, which kills
-//                       them all, removes the agent's temporary folder, says what happened, and exits 128+N
+//                       them all, removes the agent's temporary folders, says what happened, and exits 128+N
 //   guardian killed  -> the agent's guardian pipe ends; being a subreaper itself it ends everything below it
 //
 // The guardian is the agent's parent and not its child because the kernel gives orphans to an ancestor only:
@@ -24,6 +24,7 @@ namespace cpprun::launcher {
 struct Guardianship {
   // Removed by the guardian when the agent did not live to do so; the first two may be empty.
   std::string temporary_folder;
+  std::string progress_folder;
   std::string timer_file;  // a FIFO
   ControlPlace control;
   // Called when the agent was ended by a signal and so leaves no report; may be null.

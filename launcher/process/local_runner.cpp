@@ -74,7 +74,7 @@ bool children_left() {
 }  // namespace
 
 LocalRunner::LocalRunner(asio::io_context& io, Reaper& reaper, const WorkerSpec& spec,
-                         const RunFolder& folder, Consoles& consoles, EventLog& events,
+                         const RunFolder& folder, Consoles& consoles, EventLog& events, ProgressPages& pages,
                          RoundEnvironment round_environment)
     : io_(io),
       reaper_(reaper),
@@ -82,6 +82,7 @@ LocalRunner::LocalRunner(asio::io_context& io, Reaper& reaper, const WorkerSpec&
       folder_(folder),
       consoles_(consoles),
       events_(events),
+      pages_(pages),
       round_environment_(std::move(round_environment)),
       resources_(places_of(folder)) {}
 
@@ -102,6 +103,7 @@ void LocalRunner::start(const Attempt& attempt) {
   resources_.begin();
   pumps_ = std::make_unique<async::TaskGroup>(io_.get_executor());
   folder_.create_attempt(attempt.number, static_cast<int>(attempt.workers.size()));
+  pages_.make(attempt.number, static_cast<int>(attempt.workers.size()));
   environment_ = merged(spec_.environment, round_environment_(attempt), {});
   open_filtered_logs(attempt.number);
   events_.ranks_assigned(attempt.workers.front());
@@ -130,6 +132,7 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
     rank_folder = folder_.rank_folder(attempt.number, env.local_rank).string();
     mine.error_file = rank_folder + "/error.json";
   }
+  mine.progress_page = pages_.file_of(env.local_rank);
   const std::string prefix =
       line_prefix(spec_.prefix_template, {spec_.role, env.rank, env.local_rank, spec_.hostname});
   Worker worker;
@@ -238,6 +241,7 @@ awaitable<void> LocalRunner::stop(int signal, std::chrono::milliseconds grace) {
     if (!gone) co_await kill_all();
   }
   co_await drain(signal == SIGKILL ? kShortPatience : kReaderPatience);
+  pages_.remove_files();
   record_ends();
 }
 
@@ -336,6 +340,8 @@ WorkerFailure LocalRunner::failure_of(Worker& worker, const ProcessEnd& end) {
   failure.stuck = worker.stuck;
   failure.when = end.when;
   failure.batch = end.batch;
+  failure.moment = end.moment;
+  failure.progress = pages_.reading(worker.ranks.local);
   if (worker.exec_error_pipe.valid()) {
     worker.exec_error = read_exec_error(worker.exec_error_pipe.get());
     worker.exec_error_pipe = FileDescriptor();
@@ -373,8 +379,8 @@ void LocalRunner::judge_worker(Worker& worker, WorkerFailure& failure,
 void LocalRunner::condemn(Worker& worker, const std::string& why) {
   if (!worker.condemned.empty()) return;
   worker.condemned = why;
-  worker.condemned_end =
-      ProcessEnd{Signaled{SIGKILL, false}, std::chrono::system_clock::now(), reaper_.batch()};
+  worker.condemned_end = ProcessEnd{Signaled{SIGKILL, false}, std::chrono::system_clock::now(),
+                                    std::chrono::steady_clock::now(), reaper_.batch()};
   reaper_.collected().notify_all();
 }
 

@@ -11,6 +11,7 @@
 #include "launcher/agent/worker_spec.hpp"
 #include "launcher/ctl/job_status.hpp"
 #include "launcher/health/hang_monitor.hpp"
+#include "launcher/health/progress_pages.hpp"
 #include "launcher/health/resource_evidence.hpp"
 #include "launcher/health/timer_table.hpp"
 #include "launcher/process/log_layout.hpp"
@@ -30,7 +31,7 @@ class LocalRunner : public WorkerRunner {
  public:
   // All arguments outlive the runner.
   LocalRunner(asio::io_context& io, Reaper& reaper, const WorkerSpec& spec, const RunFolder& folder,
-              Consoles& consoles, EventLog& events, RoundEnvironment round_environment);
+              Consoles& consoles, EventLog& events, ProgressPages& pages, RoundEnvironment round_environment);
   ~LocalRunner() override;
 
   void start(const Attempt& attempt) override;
@@ -97,6 +98,7 @@ class LocalRunner : public WorkerRunner {
   const RunFolder& folder_;
   Consoles& consoles_;
   EventLog& events_;
+  ProgressPages& pages_;
   RoundEnvironment round_environment_;
   std::vector<std::string> environment_;  // inherited by the workers of the present attempt
   FilteredLogs filtered_;                 // of the attempt

@@ -8,11 +8,9 @@
 #include <system_error>
 
 namespace cpprun::launcher {
-namespace {
 
 namespace fs = std::filesystem;
 
-// As long as torchrun's, and of its letters.
 std::string random_suffix() {
   static constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
   std::random_device device;
@@ -21,8 +19,6 @@ std::string random_suffix() {
   for (int i = 0; i < 8; ++i) text += kLetters[letter(device)];
   return text;
 }
-
-}  // namespace
 
 fs::path from_root(const fs::path& path) {
   std::error_code error;

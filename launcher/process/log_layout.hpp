@@ -47,6 +47,9 @@ class RunFolder {
 // The whole path where it can be told: workers get paths of ours, and may change to another folder first.
 std::filesystem::path from_root(const std::filesystem::path& path);
 
+// Eight letters that make a name unlike any other, as long as torchrun's.
+std::string random_suffix();
+
 // A run id as part of a folder's name: any text may be an id.
 std::string folder_name(std::string run_id);
 

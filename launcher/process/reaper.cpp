@@ -33,14 +33,15 @@ std::optional<ProcessEnd> Reaper::end_of(pid_t pid) const {
 void Reaper::collect() {
   ++batch_;
   const std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
+  const std::chrono::steady_clock::time_point moment = std::chrono::steady_clock::now();
   int status = 0;
   rusage usage{};
   for (pid_t pid = ::wait4(-1, &status, WNOHANG, &usage); pid > 0;
        pid = ::wait4(-1, &status, WNOHANG, &usage)) {
     if (WIFSTOPPED(status)) continue;  // for a moment, while its stack is taken
     const auto found = watched_.find(pid);
-    if (found != watched_.end())
-      found->second = ProcessEnd{decode_wait_status(status), now, batch_, usage.ru_maxrss};
+    if (found == watched_.end()) continue;
+    found->second = ProcessEnd{decode_wait_status(status), now, moment, batch_, usage.ru_maxrss};
   }
   collected_.notify_all();
 }

@@ -18,6 +18,7 @@ namespace cpprun::launcher {
 struct ProcessEnd {
   ExitStatus status;
   std::chrono::system_clock::time_point when;
+  std::chrono::steady_clock::time_point moment;  // the same
   // Ends collected at one waking carry the same number: the kernel does not tell their order.
   std::uint64_t batch;
   std::int64_t peak_memory_kib = 0;  // most resident memory that it had, or a child of it that it awaited

@@ -97,6 +97,9 @@ void append_failure(std::string& text, std::size_t index, const WorkerFailure& f
       std::to_string(failure.ranks.global) + " (local_rank: " + std::to_string(failure.ranks.local) + ")");
   append_field(text, "exitcode  : ", exit_code_text(failure));
   append_field(text, "error_file: ", failure.error_file.empty() ? "<N/A>" : failure.error_file);
+  if (failure.progress) {
+    append_field(text, "progress  : ", worker::to_text(*failure.progress, failure.moment));
+  }
   append_field(text, "traceback : ", traceback(failure));
 }
 
@@ -134,6 +137,8 @@ json to_object(const WorkerFailure& failure, const std::string& host) {
       {"error_file", failure.error_file.empty() ? json(nullptr) : json(failure.error_file)},
       {"stderr_tail", last_lines(failure.stderr_tail, kJsonTailLines)},
       {"time", utc_time(failure.when)},
+      {"progress",
+       failure.progress ? json::parse(worker::to_json(*failure.progress, failure.moment)) : json(nullptr)},
   };
   if (const Exited* exited = std::get_if<Exited>(&failure.status)) {
     object["exit_code"] = exited->code;
@@ -152,7 +157,7 @@ json node_object(const JobCause& cause) {
                  {"confidence", 0.9},
                  {"stderr_tail", json::array()}};
   for (const char* key : {"global_rank", "local_rank", "role_rank", "host", "pid", "exit_code", "signal",
-                          "error_file", "time"}) {
+                          "error_file", "time", "progress"}) {
     object[key] = nullptr;
   }
   return object;

@@ -13,6 +13,7 @@
 #include "launcher/process/exit_status.hpp"
 #include "launcher/report/verdict.hpp"
 #include "worker_runtime/contract/error_record.hpp"
+#include "worker_runtime/contract/progress_page.hpp"
 
 namespace cpprun::launcher {
 
@@ -25,7 +26,9 @@ struct WorkerFailure {
   std::string condemned;          // why the agent counted it as failed; empty: it failed by itself
   bool stuck = false;             // condemned for its uninterruptible sleep
   std::chrono::system_clock::time_point when;
-  std::uint64_t batch = 0;  // noticed together with others of the same number
+  std::chrono::steady_clock::time_point moment;     // the same, by the clock of its progress page
+  std::optional<worker::ProgressReading> progress;  // the last it said; nothing if it said none
+  std::uint64_t batch = 0;                          // noticed together with others of the same number
   std::optional<worker::ErrorRecord> record;
   std::string error_file;  // empty if the worker left none; without `record` it is none that can be read
   std::string stderr_tail;

@@ -65,6 +65,7 @@ Variables to_variables(const WorkerEnv& env) {
       {"TORCHELASTIC_RUN_ID", env.run_id},
       {"TORCHELASTIC_USE_AGENT_STORE", env.use_agent_store ? "True" : "False"},
       {"TORCHELASTIC_ERROR_FILE", env.error_file},
+      {"CPPRUN_PROGRESS_PAGE", env.progress_page},
   };
   if (!env.rank0_addr.empty()) variables.emplace_back("CPPRUN_RANK0_ADDR", env.rank0_addr);
   return variables;
@@ -94,6 +95,7 @@ WorkerEnv from_environment() {
   env.run_id = text_or("TORCHELASTIC_RUN_ID", env.run_id);
   env.use_agent_store = text_or("TORCHELASTIC_USE_AGENT_STORE", "False") == "True";
   env.error_file = text_or("TORCHELASTIC_ERROR_FILE", "");
+  env.progress_page = text_or("CPPRUN_PROGRESS_PAGE", "");
   return env;
 }
 

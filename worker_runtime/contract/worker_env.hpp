@@ -31,6 +31,7 @@ struct WorkerEnv {
   std::string run_id = "none";
   bool use_agent_store = false;  // the agent serves the store at master_addr:master_port
   std::string error_file;        // empty: errors are not recorded
+  std::string progress_page;     // file of this worker's progress page; empty: there is none
 };
 
 // A worker's environment is missing or malformed; the text names the variable, its value and what it must be.

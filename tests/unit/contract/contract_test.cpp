@@ -51,6 +51,7 @@ TEST_F(Environment, RoundTrip) {
   env.run_id = "job 7";
   env.use_agent_store = true;
   env.error_file = "/tmp/e.json";
+  env.progress_page = "/dev/shm/p/0";
   set(to_variables(env));
   const WorkerEnv read = from_environment();
   EXPECT_EQ(to_variables(read), to_variables(env));
@@ -59,6 +60,7 @@ TEST_F(Environment, RoundTrip) {
   EXPECT_EQ(read.master_port, 1234);
   EXPECT_TRUE(read.use_agent_store);
   EXPECT_EQ(read.error_file, "/tmp/e.json");
+  EXPECT_EQ(read.progress_page, "/dev/shm/p/0");
 }
 
 TEST_F(Environment, SpellsBooleansAsPythonDoes) {

@@ -163,6 +163,23 @@ TEST(FailureReport, Json) {
   EXPECT_EQ(parsed.at("run_id"), "run1");
 }
 
+TEST(FailureReport, TheLastProgress) {
+  using std::chrono::seconds;
+  WorkerFailure root = failure(1, Signaled{SIGKILL}, 1);
+  EXPECT_TRUE(json::parse(to_json(report({root}))).at("root_cause").at("progress").is_null());
+  root.moment = std::chrono::steady_clock::time_point(seconds(1000));
+  root.progress = worker::ProgressReading{};
+  root.progress->step = 17;
+  root.progress->phase = worker::Phase::Training;
+  root.progress->last_progress = root.moment - seconds(14);
+  const std::string quoted = "  progress  : step 17, training, last progress 14.0 s ago\n";
+  EXPECT_THAT(to_text(report({root})), HasSubstr(quoted));
+  EXPECT_THAT(JobCause::of(report({root})).text, HasSubstr(quoted));
+  const json progress = json::parse(to_json(report({root}))).at("root_cause").at("progress");
+  EXPECT_EQ(progress.at("step"), 17);
+  EXPECT_EQ(progress.at("last_progress_seconds"), 14.0);
+}
+
 // What one node tells the others comes out of their reports as it went in.
 TEST(FailureReport, ARootCauseOfAnotherNode) {
   WorkerFailure root = failure(1, Exited{7}, 1);

@@ -1,0 +1,113 @@
+// The pages of a node's workers: made for each attempt, read whatever the workers do to them, and removed.
+#include "launcher/health/progress_pages.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "launcher/process/log_layout.hpp"
+#include "worker_runtime/contract/cpprun_progress.h"
+
+namespace cpprun::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Pages : public ::testing::Test {
+ protected:
+  // What a worker does when it opens its page.
+  cpprun_progress_page* open_as_worker(const std::string& file) {
+    cpprun_progress_page* page = cpprun_progress_map_(file.c_str());
+    EXPECT_NE(page, nullptr);
+    return page;
+  }
+
+  const std::string folder_ = ProgressPages::plan_folder(random_suffix());
+  ProgressPages pages_{folder_};
+};
+
+TEST_F(Pages, EachAttemptHasFreshOnes) {
+  EXPECT_FALSE(fs::exists(folder_));
+  pages_.make(3, 2);
+  EXPECT_EQ(pages_.file_of(1), ProgressPages::page_file(folder_, 3, 1));
+  EXPECT_EQ(pages_.file_of(2), "");
+  EXPECT_EQ(fs::status(folder_).permissions(), fs::perms::owner_all);
+  struct stat about {};
+  ASSERT_EQ(::stat(pages_.file_of(0).c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0600u);
+  EXPECT_EQ(about.st_size, 4096);
+  EXPECT_GE(about.st_blocks, 8);  // memory is there already
+
+  EXPECT_FALSE(pages_.reading(0));
+  cpprun_progress_page* page = open_as_worker(pages_.file_of(0));
+  page->step = 12;
+  cpprun_progress_write_section_(page, 5, "load");
+  ASSERT_TRUE(pages_.reading(0));
+  EXPECT_EQ(pages_.reading(0)->step, 12);
+  EXPECT_EQ(pages_.reading(0)->section, "load");
+  EXPECT_FALSE(pages_.reading(1));
+  EXPECT_FALSE(pages_.reading(2));
+
+  pages_.remove_files();
+  EXPECT_FALSE(fs::exists(folder_));
+  EXPECT_EQ(pages_.reading(0)->step, 12);  // for the report
+  pages_.make(4, 1);
+  EXPECT_FALSE(pages_.reading(0));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+  ::munmap(page, CPPRUN_PROGRESS_PAGE_SIZE);
+}
+
+TEST_F(Pages, AWorkerThatCutsItsPageOffHarmsNobody) {
+  pages_.make(0, 1);
+  ::munmap(open_as_worker(pages_.file_of(0)), CPPRUN_PROGRESS_PAGE_SIZE);
+  ASSERT_TRUE(pages_.reading(0));
+  ASSERT_EQ(::truncate(pages_.file_of(0).c_str(), 100), 0);
+  EXPECT_FALSE(pages_.reading(0));
+  ASSERT_EQ(::truncate(pages_.file_of(0).c_str(), 0), 0);
+  EXPECT_FALSE(pages_.reading(0));
+  fs::remove(pages_.file_of(0));
+  EXPECT_FALSE(pages_.reading(0));
+}
+
+TEST_F(Pages, TextsAreWholeWhileTheyChange) {
+  pages_.make(0, 1);
+  cpprun_progress_page* page = open_as_worker(pages_.file_of(0));
+  const std::string kinds[] = {std::string(63, 'a'), std::string(40, 'b'), std::string(5, 'c')};
+  std::atomic<bool> enough = false;
+  std::thread writer([&] {
+    for (std::size_t i = 0; !enough; ++i) {
+      cpprun_progress_write_section_(page, 5, kinds[i % 3].c_str());
+      if (i % 64 == 0) std::this_thread::yield();
+    }
+  });
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string seen = pages_.reading(0)->section;
+    const bool whole = seen.empty() || std::find(std::begin(kinds), std::end(kinds), seen) != std::end(kinds);
+    EXPECT_TRUE(whole) << seen;
+    if (!whole) break;
+  }
+  enough = true;
+  writer.join();
+  ::munmap(page, CPPRUN_PROGRESS_PAGE_SIZE);
+}
+
+TEST(PagesWithoutRoom, AreNone) {
+  for (const char* folder : {"", "/no/such/folder", "/proc/cpprun_progress"}) {
+    ProgressPages pages(folder);
+    pages.make(0, 2);
+    EXPECT_EQ(pages.file_of(0), "");
+    EXPECT_FALSE(pages.reading(0));
+    pages.remove_files();
+  }
+  EXPECT_EQ(ProgressPages::page_file("", 0, 0), "");
+}
+
+}  // namespace
+}  // namespace cpprun::launcher
