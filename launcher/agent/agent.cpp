@@ -224,7 +224,10 @@ awaitable<std::optional<int>> Agent::stop_workers(std::optional<int> requested,
     awaitable<async::Deadline> fenced = handler_.fenced_before(limit);
     const std::variant<std::monostate, std::monostate, async::Deadline> first =
         co_await (std::move(stopped) || std::move(more) || std::move(fenced));
-    if (first.index() == 0) co_return requested;
+    if (first.index() == 0) {
+      if (config_.ended) config_.ended();
+      co_return requested;
+    }
     if (first.index() == 2) {
       spdlog::warn("who leads the run does not answer; the workers have less time to stop");
       limit = std::get<2>(first);

@@ -26,6 +26,8 @@ struct AgentConfig {
   std::function<rendezvous::StoreEndpoint(const rendezvous::StoreEndpoint&)> reach{};
   // Told of each attempt whose workers have started; null: nobody.
   std::function<void(const Attempt&)> started{};
+  // Its workers are gone; null: nobody.
+  std::function<void()> ended{};
 };
 
 class Agent {

@@ -34,11 +34,15 @@ std::string unexpected(const CLI::App& app) {
 
 std::optional<CtlRequest> parse_ctl_command(int argc, const char* const* argv, std::string& printed) {
   CtlRequest request;
-  CLI::App app{"Looks at jobs of cpprun that run on this host.", "cpprunctl"};
+  CLI::App app{"Looks at jobs of cpprun: at those that run on this host, and at what is left of others.",
+               "cpprunctl"};
   app.set_version_flag("--version", "cpprunctl " CPPRUN_VERSION);
   app.require_subcommand(1);
   add_command(app, request, "status", "what a job does; without JOB, the list of your jobs here");
   add_command(app, request, "stacks", "where all workers of a job are, on all nodes");
+  app.add_subcommand("explain", "why a run failed: its post-mortem, wherever the folder was copied from")
+      ->add_option("FOLDER", request.job, "of logs, of a run or of an attempt")
+      ->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {
@@ -50,7 +54,7 @@ std::optional<CtlRequest> parse_ctl_command(int argc, const char* const* argv, s
   } catch (const CLI::RequiredError&) {
     const bool more = !app.remaining(true).empty();
     throw CtlUsageError(more ? unexpected(app)
-                             : "say what to look at: status or stacks; see cpprunctl --help");
+                             : "say what to look at: status, stacks or explain FOLDER; see cpprunctl --help");
   } catch (const CLI::ParseError& error) {
     throw CtlUsageError(error.what());
   }

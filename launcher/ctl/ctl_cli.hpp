@@ -8,8 +8,8 @@
 namespace cpprun::launcher {
 
 struct CtlRequest {
-  std::string command;  // "status" or "stacks"
-  std::string job;      // empty: not said
+  std::string command;  // "status", "stacks" or "explain"
+  std::string job;      // of explain a folder; empty: not said
   bool json = false;
 };
 

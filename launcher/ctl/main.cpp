@@ -2,12 +2,14 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <string>
 
 #include "launcher/ctl/choose_job.hpp"
 #include "launcher/ctl/control_client.hpp"
 #include "launcher/ctl/ctl_cli.hpp"
 #include "launcher/ctl/ctl_commands.hpp"
+#include "launcher/ctl/explain.hpp"
 #include "launcher/launch.hpp"
 #include "rendezvous/text.hpp"
 
@@ -22,6 +24,7 @@ int run(int argc, char** argv) {
     const bool written = std::fputs(printed.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
     return written ? kGood : kSystemRefused;
   }
+  if (request->command == "explain") return explain(request->job, std::cout, std::cerr);
   if (request->command == "stacks") return show_stacks(request->job, request->json);
   return show_status(request->job, request->json);
 }

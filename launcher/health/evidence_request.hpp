@@ -8,7 +8,7 @@ namespace cpprun::launcher {
 struct EvidenceRequest {
   enum class Kind {
     Stacks,  // take and send the stacks of your workers
-    Quiet,   // say for how many milliseconds your workers have been still: a number; "0" where they are not
+    Quiet,   // say whether all your workers have been still for a while: "1", or "0"
     GiveUp,  // the worker of `rank` hangs: if it is yours it has failed. The answer is "ok" from its agent
   };
   Kind kind = Kind::Stacks;

@@ -24,8 +24,8 @@ constexpr std::uint64_t kFewBytes = 1024;  // a window
 // A loop that gets nowhere touches no new memory; a computation does, again and again.
 constexpr double kFewFaults = 20;  // a second
 // A loop that gets nowhere comes by the same few frames again and again.
-constexpr int kSamplesToTell = 10;
-constexpr std::size_t kMostFrames = 6;
+constexpr int kSamplesToTell = 16;
+constexpr std::size_t kMostFrames = 3;
 constexpr milliseconds kCloserInterval{200};
 
 std::string seconds(Duration duration) {

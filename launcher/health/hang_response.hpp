@@ -34,7 +34,7 @@ class HangResponse {
   // `events` outlives it.
   HangResponse(HangParts parts, EventLog& events) : parts_(std::move(parts)), events_(events) {}
 
-  // False: it was none, since the workers of another node do something, or may do.
+  // False: it was none, since the workers of another node do something.
   awaitable<bool> respond(Hang hang);
 
   // Stacks of all nodes' workers, written beside the logs; one line of who stands where, empty where there

@@ -25,6 +25,8 @@ class Health {
   void start(async::TaskGroup& tasks);
   // The workers of another attempt run.
   void begin(const Attempt& attempt);
+  // They are gone: other nodes get no answers any more, and the workers' store is left alone.
+  void end() { exchange_.begin({}); }
 
   // Stacks of all nodes' workers, on disk when this returns; in one line who stands where, empty where nobody
   // does. Bounded.

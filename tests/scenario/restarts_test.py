@@ -55,7 +55,8 @@ class Restarts(ScenarioTest):
             open_files.append(len(os.listdir(f"/proc/{agent}/fd")))
             self.write(f"go.{attempt}", "")
         self.assertEqual(job.end(), 1)
-        self.assertEqual(len(set(open_files)), 1, open_files)
+        # A file that it reads at that moment may be open beside those that stay.
+        self.assertEqual(min(open_files[:5]), min(open_files[5:]), open_files)
 
 
 def store_request(port, payload, reply_size):
