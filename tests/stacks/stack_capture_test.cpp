@@ -5,10 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <csignal>
-#include <cstring>
+#include <thread>
 
 #include "launcher/process/reaper.hpp"
 #include "tests/stacks/victim.hpp"
@@ -127,12 +128,19 @@ TEST(StackCapture, SystemCallsGoOnAsIfNothingHadBeen) {
 }
 
 TEST(StackCapture, NoSignalIsLost) {
-  constexpr int kSignals = 400;
+  constexpr int kSignals = 2000;
   Victim child(victim("signals", kSignals));
-  for (int i = 0; i < kSignals; ++i) {
-    ::sigqueue(child.pid(), SIGRTMIN, {});
-    if (i % 8 == 0) dump({{0, 0, child.pid(), 0, ""}}, tools_with(""));
-  }
+  std::atomic<bool> sent = false;
+  // Beside the captures, so that some arrive between an interrupt and its stop.
+  std::thread sender([&] {
+    for (int i = 0; i < kSignals; ++i) {
+      until([&] { return ::sigqueue(child.pid(), SIGRTMIN, {}) == 0; });
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    sent = true;
+  });
+  while (!sent) dump({{0, 0, child.pid(), 0, ""}}, tools_with(""));
+  sender.join();
   EXPECT_EQ(child.read_line(), "all arrived");
 }
 

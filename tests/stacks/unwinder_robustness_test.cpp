@@ -13,8 +13,6 @@
 #include "launcher/health/stack_capture.hpp"
 #include "tests/stacks/victim.hpp"
 
-extern char** environ;
-
 namespace cpprun::launcher {
 namespace {
 
@@ -30,8 +28,11 @@ int unwind(const std::string& capture) {
   ::posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
   std::string program = CPPRUN_STACKS;
   char* argv[] = {program.data(), nullptr};
+  // Sanitizers end with 1 by default, as the program itself does on an error.
+  std::string options = "ASAN_OPTIONS=exitcode=99";
+  char* environment[] = {options.data(), nullptr};
   pid_t pid = 0;
-  EXPECT_EQ(::posix_spawn(&pid, argv[0], &actions, nullptr, argv, environ), 0);
+  EXPECT_EQ(::posix_spawn(&pid, argv[0], &actions, nullptr, argv, environment), 0);
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(in);
   int status = -1;
