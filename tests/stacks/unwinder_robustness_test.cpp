@@ -86,7 +86,7 @@ void expect_clean(int status, int round) {
 
 TEST_F(UnwinderRobustness, WrongBytesAnywhere) {
   const std::string whole = stacks::encode(capture_);
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < 24; ++round) {
     std::string wrong = whole;
     const int changes = 1 << (round % 8);
     for (int i = 0; i < changes; ++i) wrong[random_() % wrong.size()] = static_cast<char>(random_());
@@ -95,7 +95,7 @@ TEST_F(UnwinderRobustness, WrongBytesAnywhere) {
 }
 
 TEST_F(UnwinderRobustness, WrongRegistersStacksAndMaps) {
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 36; ++round) {
     stacks::ProcessCapture wrong = capture_;
     for (stacks::CapturedThread& thread : wrong.threads) {
       stacks::Register& one = thread.registers.at(random_() % thread.registers.size());
