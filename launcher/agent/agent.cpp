@@ -23,7 +23,10 @@ struct Happened {
 
 awaitable<Happened> group_ended(WorkerRunner& runner) {
   const std::optional<WorkerFailure> failure = co_await runner.ended();
-  if (failure) co_return Happened{GroupFailed{summary(*failure), why_no_restart(*failure)}};
+  if (failure) {
+    const bool timed_out = failure->verdict.cls == FailureClass::Timeout;
+    co_return Happened{GroupFailed{summary(*failure), why_no_restart(*failure), timed_out}};
+  }
   co_return Happened{GroupSucceeded{}};
 }
 
@@ -112,6 +115,9 @@ awaitable<std::optional<RunResult>> Agent::run_attempt(const Attempt& attempt) {
     spdlog::info("all workers ended well");
     co_return Succeeded{};
   }
+  if (const auto* failed = std::get_if<GroupFailed>(&event); failed && failed->timed_out) {
+    co_await take_stacks(failed->what);
+  }
   announce(event);
   std::chrono::milliseconds grace = spec_.stop_grace;
   if (const auto* lost = std::get_if<rendezvous::RendezvousLost>(&event))
@@ -123,6 +129,13 @@ awaitable<std::optional<RunResult>> Agent::run_attempt(const Attempt& attempt) {
   if (stop) co_return StoppedBy{*stopped_by};
   if (stopped_by) event = StopRequested{*stopped_by};
   co_return co_await conclude(std::move(event));
+}
+
+awaitable<void> Agent::take_stacks(std::string why) {
+  if (!config_.take_stacks) co_return;
+  awaitable<void> taken = config_.take_stacks(std::move(why));
+  awaitable<void> told_to_stop = stop_signal_.wait();
+  co_await (std::move(taken) || std::move(told_to_stop));
 }
 
 awaitable<std::optional<RunResult>> Agent::conclude(GroupEvent event) {

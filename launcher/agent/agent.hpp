@@ -28,6 +28,8 @@ struct AgentConfig {
   std::function<void(const Attempt&)> started{};
   // Its workers are gone; null: nobody.
   std::function<void()> ended{};
+  // Writes down where all workers are, for this reason, and returns within a limit; null: nobody does.
+  std::function<awaitable<void>(std::string why)> take_stacks{};
 };
 
 class Agent {
@@ -52,6 +54,8 @@ class Agent {
   // One attempt, from the start of its workers to the end of the last. Nothing: there is to be another one.
   awaitable<std::optional<RunResult>> run_attempt(const Attempt& attempt);
   awaitable<GroupEvent> next_event();
+  // Unless the user wants the end.
+  awaitable<void> take_stacks(std::string why);
   // The exit barrier. `told_to_stop`: a signal that came before it; then only a job of one node, which waits
   // for nobody, still ends well.
   awaitable<GroupEvent> finish(std::optional<int> told_to_stop);

@@ -23,6 +23,7 @@ struct GroupSucceeded {};
 struct GroupFailed {
   std::string what;            // the failure noticed first, in a line
   std::string why_no_restart;  // empty: a restart may help
+  bool timed_out = false;      // it gave up waiting for others, which still stand where it waited for them
 };
 struct StopRequested {
   int signal;

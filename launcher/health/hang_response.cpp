@@ -43,9 +43,9 @@ awaitable<bool> HangResponse::all_are_quiet() {
                          [](const auto& answer) { return answer.second == "0"; });
 }
 
-awaitable<std::string> HangResponse::take_stacks(std::string why) {
+awaitable<void> HangResponse::take_stacks(std::string why) {
   const std::vector<RankStacks> stacks = co_await gather(std::move(why));
-  co_return stacks.empty() ? std::string() : summary_of(cluster_stacks(stacks));
+  if (!stacks.empty()) spdlog::info("{}", summary_of(cluster_stacks(stacks)));
 }
 
 awaitable<std::vector<RankStacks>> HangResponse::gather(std::string why) {

@@ -37,9 +37,8 @@ class HangResponse {
   // False: it was none, since the workers of another node do something.
   awaitable<bool> respond(Hang hang);
 
-  // Stacks of all nodes' workers, written beside the logs; one line of who stands where, empty where there
-  // are none.
-  awaitable<std::string> take_stacks(std::string why);
+  // Stacks of all nodes' workers, written beside the logs, and one line in the log of who stands where.
+  awaitable<void> take_stacks(std::string why);
 
  private:
   awaitable<bool> all_are_quiet();

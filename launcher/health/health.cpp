@@ -70,7 +70,7 @@ void Health::begin(const Attempt& attempt) {
   exchange_.begin({{first.master_addr, first.master_port}, attempt_, first.group_rank, nodes_});
 }
 
-awaitable<std::string> Health::take_stacks(std::string why) {
+awaitable<void> Health::take_stacks(std::string why) {
   return response_.take_stacks(std::move(why));
 }
 

@@ -28,9 +28,9 @@ class Health {
   // They are gone: other nodes get no answers any more, and the workers' store is left alone.
   void end() { exchange_.begin({}); }
 
-  // Stacks of all nodes' workers, on disk when this returns; in one line who stands where, empty where nobody
-  // does. Bounded.
-  awaitable<std::string> take_stacks(std::string why);
+  // Stacks of all nodes' workers, on disk when this returns, and one line in the log of who stands where.
+  // Bounded.
+  awaitable<void> take_stacks(std::string why);
   // For whoever shows them, see evidence_from_json().
   awaitable<Gathered> gather_stacks(std::string why);
 

@@ -60,7 +60,8 @@ class HangTest(ScenarioTest):
         self.assertIn(cause["global_rank"], ranks, cause)
         self.assertIn("computed anything new", cause["message"])
         states = self.states()
-        self.assertLess(states.index("HANG"), states.index("STOPPING"))
+        self.assertLess(states.index("HANG"), states.index("STACKS"))
+        self.assertLess(states.index("STACKS"), states.index("STOPPING"))
         self.assert_nothing_left(job)
 
 
@@ -94,6 +95,21 @@ if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)
 meet()
 """)
         self.assert_hang(job, 1)
+
+    def test_stacks_before_the_end_of_a_job_in_which_a_rank_gave_up_waiting(self):
+        """No limit of ours is passed: the worker has one of its own."""
+        job = self.start_pair("""
+if rank == 0: time.sleep(1000)
+sys.exit("RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1000ms for recv operation to complete")
+""", silence=1000)
+        self.assertEqual(job.end(), 1, job.err)
+        cause = self.cause()
+        self.assertEqual((cause["global_rank"], cause["class"]), (1, "timeout"), cause)
+        states = self.states()
+        self.assertLess(states.index("STACKS"), states.index("STOPPING"))
+        (run,) = os.listdir(self.path("logs"))
+        self.assertIn("rank 0 sleeps", self.read("logs", run, "attempt_0", "stacks.txt"))
+        self.assertTrue(os.path.exists(self.path("logs", run, "attempt_0", "0", "stacks.json")))
 
     def test_a_restart_watches_anew(self):
         job = self.start_pair("""
