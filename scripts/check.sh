@@ -2,16 +2,24 @@
 # Checks what a compiler does not: arrows between folders, headers that stand alone, house rules, scripts, man
 # pages, and clang-tidy on the launcher half. Runs every check and fails if any of them did.
 #
-#   scripts/check.sh [--no-tidy]
+#   scripts/check.sh [--no-tidy | --tidy-seconds N]
+#
+#   --no-tidy         leave clang-tidy out
+#   --tidy-seconds N  let it begin no further file after N seconds; those that changed last come first
 set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
-tidy=yes
+usage='usage: scripts/check.sh [--no-tidy | --tidy-seconds N]'
+tidy_seconds=86400
 case ${1-} in
   '') ;;
-  --no-tidy) tidy=no ;;
+  --no-tidy) tidy_seconds=0 ;;
+  --tidy-seconds)
+    [[ ${2-} =~ ^[0-9]+$ ]] || die "--tidy-seconds takes a number; $usage"
+    tidy_seconds=$2
+    ;;
   -h | --help) show_help ;;
-  *) die "unknown option '$1'; usage: scripts/check.sh [--no-tidy]" ;;
+  *) die "unknown option '$1'; $usage" ;;
 esac
 
 folders=(launcher rendezvous worker_runtime trainer)
@@ -37,7 +45,21 @@ man_pages() {
   [ ${#pages[@]} = 0 ] || mandoc -T lint -W warning "${pages[@]}"
 }
 launcher_half() { git ls-files -- 'launcher/*.cpp' 'rendezvous/*.cpp' 'worker_runtime/contract/*.cpp'; }
-clang_tidy() { launcher_half | xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p build/check; }
+newest_first() {
+  local file
+  while read -r file; do
+    printf '%s %s\n' "$(git log -1 --format=%ct -- "$file")" "$file"
+  done | sort -rn | cut -d ' ' -f 2-
+}
+clang_tidy() {
+  # shellcheck disable=SC2016  # the inner shell expands these
+  launcher_half | newest_first | xargs -P "$(nproc)" -n 1 bash -c '
+    if (($(date +%s) >= $0)); then
+      echo "no time left for $1"
+    else
+      clang-tidy --quiet -p build/check "$1"
+    fi' "$(($(date +%s) + tidy_seconds))"
+}
 
 "$root/scripts/setup.sh" --no-torch --checks
 cd "$root"
@@ -52,7 +74,7 @@ check "man pages" man_pages
 # Precompiled headers would hide what a header lacks, and clang-tidy cannot read a compiler behind ccache.
 check "headers" build build/check release -DCPPRUN_WITH_TORCH=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
   -DCCACHE_PROGRAM=OFF -- check_headers
-if [ "$tidy" = yes ]; then
+if [ "$tidy_seconds" -gt 0 ]; then
   check "with clang-tidy" clang_tidy
 fi
 if [ ${#failed[@]} -gt 0 ]; then
