@@ -221,6 +221,7 @@ awaitable<std::optional<std::string>> EvidenceExchange::own_evidence(std::string
 awaitable<Gathered> EvidenceExchange::collect(store::Store& store, const ExchangeSeat& seat, int number,
                                               Deadline limit) {
   std::vector<store::Key> keys;
+  keys.reserve(static_cast<std::size_t>(seat.group_world_size));
   for (int node = 0; node < seat.group_world_size; ++node) keys.push_back(evidence_key(seat, number, node));
   const store::WaitResult all = co_await store.wait(keys, limit);
   Gathered gathered;

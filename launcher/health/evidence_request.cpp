@@ -1,7 +1,5 @@
 #include "launcher/health/evidence_request.hpp"
 
-#include <optional>
-
 #include "launcher/text.hpp"
 
 namespace cpprun::launcher {
@@ -10,18 +8,22 @@ namespace {
 constexpr const char* kQuiet = "quiet:";
 constexpr const char* kGiveUp = "give up ";
 
-}  // namespace
-
-std::string to_text(const EvidenceRequest& request) {
+std::string head_of(const EvidenceRequest& request) {
   switch (request.kind) {
     case EvidenceRequest::Kind::Quiet:
-      return kQuiet + request.why;
+      return kQuiet;
     case EvidenceRequest::Kind::GiveUp:
-      return kGiveUp + std::to_string(request.rank) + ":" + request.why;
+      return kGiveUp + std::to_string(request.rank) + ":";
     case EvidenceRequest::Kind::Stacks:
       break;
   }
-  return "stacks:" + request.why;
+  return "stacks:";
+}
+
+}  // namespace
+
+std::string to_text(const EvidenceRequest& request) {
+  return head_of(request) + request.why;
 }
 
 EvidenceRequest evidence_request(const std::string& text) {
@@ -40,6 +42,16 @@ EvidenceRequest evidence_request(const std::string& text) {
     }
   }
   return request;
+}
+
+std::string answer_to(const EvidenceRequest& request, const std::string& content) {
+  return head_of(request) + content;
+}
+
+std::optional<std::string> content_for(const EvidenceRequest& request, const std::string& answer) {
+  const std::string head = head_of(request);
+  if (answer.rfind(head, 0) != 0) return std::nullopt;
+  return answer.substr(head.size());
 }
 
 }  // namespace cpprun::launcher

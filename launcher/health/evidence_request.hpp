@@ -1,6 +1,7 @@
 // What one agent asks of all agents of an attempt, itself included, as one line of text. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace cpprun::launcher {
@@ -19,5 +20,10 @@ struct EvidenceRequest {
 std::string to_text(const EvidenceRequest& request);
 // Whatever is none of the others asks for stacks.
 EvidenceRequest evidence_request(const std::string& text);
+
+// Agents that ask at the same moment share one request, so that an answer tells what it answers: these two
+// are the form of one. Nothing where it answers another request.
+std::string answer_to(const EvidenceRequest& request, const std::string& content);
+std::optional<std::string> content_for(const EvidenceRequest& request, const std::string& answer);
 
 }  // namespace cpprun::launcher

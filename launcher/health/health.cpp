@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kStacksAsked{15'000};
 constexpr std::chrono::milliseconds kOtherAsked{3'000};
+constexpr int kMostTimesAsked = 3;  // where another's question came first
+constexpr std::size_t kHeadBytes = 64;
 constexpr std::chrono::seconds kPointerLimit{1};
 constexpr const char* kPythonStacks = ".stacks";  // behind the page's name
 
@@ -77,7 +79,26 @@ awaitable<void> Health::take_stacks(std::string why) {
 awaitable<Gathered> Health::gather_stacks(std::string why) {
   EvidenceRequest request;
   request.why = std::move(why);
-  return exchange_.gather(to_text(request), kStacksAsked);
+  return gather(std::move(request));
+}
+
+awaitable<Gathered> Health::gather(EvidenceRequest request) {
+  const bool stacks = request.kind == EvidenceRequest::Kind::Stacks;
+  const std::chrono::milliseconds limit = stacks ? kStacksAsked : kOtherAsked;
+  Gathered result;
+  for (int times = 0; times < kMostTimesAsked && result.by_node.empty(); ++times) {
+    const Gathered gathered = co_await exchange_.gather(to_text(request), limit);
+    result.missing = gathered.missing;
+    for (const auto& [node, answer] : gathered.by_node) {
+      if (std::optional<std::string> content = content_for(request, answer)) {
+        result.by_node.emplace(node, std::move(*content));
+      } else {
+        result.missing.push_back(node);
+      }
+    }
+    if (gathered.by_node.empty()) break;
+  }
+  co_return result;
 }
 
 HangWatch Health::watch() {
@@ -107,17 +128,21 @@ awaitable<std::optional<std::uint64_t>> Health::stack_pointer_of(pid_t pid) {
 }
 
 awaitable<NodeAnswers> Health::ask(EvidenceRequest request) {
-  const bool stacks = request.kind == EvidenceRequest::Kind::Stacks;
-  const std::chrono::milliseconds limit = stacks ? kStacksAsked : kOtherAsked;
-  Gathered gathered = co_await exchange_.gather(to_text(request), limit);
+  Gathered gathered = co_await gather(std::move(request));
   co_return std::move(gathered.by_node);
 }
 
 awaitable<std::string> Health::answer(std::string request) {
   const EvidenceRequest wanted = evidence_request(request);
-  if (wanted.kind == EvidenceRequest::Kind::Quiet) co_return hangs_.quiet() ? "1" : "0";
-  if (wanted.kind == EvidenceRequest::Kind::GiveUp) co_return give_up(wanted.rank, wanted.why) ? "ok" : "";
-  co_return co_await own_stacks();
+  std::string content;
+  if (wanted.kind == EvidenceRequest::Kind::Quiet) {
+    content = hangs_.quiet() ? "1" : "0";
+  } else if (wanted.kind == EvidenceRequest::Kind::GiveUp) {
+    content = give_up(wanted.rank, wanted.why) ? "ok" : "";
+  } else {
+    content = co_await own_stacks();
+  }
+  co_return answer_to(wanted, content);
 }
 
 bool Health::give_up(int global_rank, const std::string& why) {
@@ -149,14 +174,16 @@ awaitable<std::string> Health::own_stacks() {
     const std::string fault = write_stacks_of_ranks(folder, stacks);
     if (!fault.empty()) spdlog::warn("{}", fault);
   }
-  co_return evidence_to_json(stacks, EvidenceExchange::kMostBytes);
+  co_return evidence_to_json(stacks, EvidenceExchange::kMostBytes - kHeadBytes);
 }
 
 awaitable<void> Health::keep(Gathered gathered) {
   const std::filesystem::path folder = attempt_folder();
   std::vector<RankStacks> all;
-  for (const auto& [node, evidence] : gathered.by_node) {
-    for (RankStacks& rank : evidence_from_json(evidence)) all.push_back(std::move(rank));
+  for (const auto& [node, answer] : gathered.by_node) {
+    const std::optional<std::string> content = content_for(EvidenceRequest(), answer);
+    if (!content) continue;
+    for (RankStacks& rank : evidence_from_json(*content)) all.push_back(std::move(rank));
   }
   if (folder.empty() || all.empty()) co_return;
   const std::string fault = write_stacks_of_all(folder, all);

@@ -39,6 +39,7 @@ class Health {
   HangParts parts();
   awaitable<std::optional<std::uint64_t>> stack_pointer_of(pid_t pid);
   awaitable<NodeAnswers> ask(EvidenceRequest request);
+  awaitable<Gathered> gather(EvidenceRequest request);
   awaitable<std::string> answer(std::string request);
   awaitable<std::string> own_stacks();
   bool give_up(int global_rank, const std::string& why);

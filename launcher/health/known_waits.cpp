@@ -134,7 +134,7 @@ std::optional<KnownWait> by_system(const std::vector<StackFrame>& frames) {
   for (std::size_t i = std::min(frames.size(), kNearTheEnd); i-- > 0;) {
     std::string name = bare_name(frames[i].function);
     name.erase(0, std::min(name.find_first_not_of('_'), name.size()));
-    if (name.starts_with("GI_")) name.erase(0, std::min(name.find_first_not_of("_", 2), name.size()));
+    if (name.starts_with("GI_")) name.erase(0, std::min(name.find_first_not_of('_', 2), name.size()));
     const auto rule =
         std::find_if(kSystem.begin(), kSystem.end(), [&](const Rule& one) { return one.part == name; });
     if (rule != kSystem.end()) return KnownWait{rule->kind, rule->verb, rule->what, i};

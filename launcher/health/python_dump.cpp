@@ -86,7 +86,7 @@ std::string find_py_spy(const std::string& command, const std::string& path) {
   const std::size_t slash = program.rfind('/');
   if (slash != std::string::npos) folders.insert(folders.begin(), program.substr(0, slash));
   for (const std::string& folder : folders) {
-    const std::string candidate = folder + "/py-spy";
+    std::string candidate = folder + "/py-spy";
     if (!folder.empty() && ::access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return "";

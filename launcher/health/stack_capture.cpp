@@ -200,6 +200,7 @@ class Capture {
         add(thread, pc_of(registers), stack_pointer_of(registers), by_dwarf_number(registers));
       } else {
         thread.note = "the time for which the process may be stopped was over";
+        result_.main_late = result_.main_late || thread.tid == pid_;
       }
       ::ptrace(PTRACE_DETACH, thread.tid, nullptr, signal_on_its_way(thread.tid));
       const std::chrono::microseconds stood =

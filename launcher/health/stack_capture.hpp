@@ -35,6 +35,7 @@ struct CapturedProcess {
   stacks::ProcessCapture capture;  // only threads of which there is something to unwind
   // The longest that a thread may have stood still: from the first interrupt to the last detach.
   std::chrono::microseconds stopped{0};
+  bool main_late = false;           // the main thread stopped too late to be copied: try again
   std::uint64_t stack_pointer = 0;  // of the main thread; 0: it did not stop
   std::chrono::system_clock::time_point when;
   ProcessStatus status;

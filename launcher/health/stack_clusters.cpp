@@ -134,6 +134,7 @@ std::vector<StackCluster> cluster_stacks(const std::vector<RankStacks>& ranks) {
     std::vector<int> ranks;
   };
   std::vector<const RankStacks*> in_order;
+  in_order.reserve(ranks.size());
   for (const RankStacks& rank : ranks) in_order.push_back(&rank);
   std::stable_sort(in_order.begin(), in_order.end(),
                    [](const RankStacks* a, const RankStacks* b) { return a->rank < b->rank; });

@@ -17,6 +17,7 @@
 namespace cpprun::launcher {
 namespace {
 
+constexpr int kMostTries = 5;
 // A capture takes milliseconds; one that the kernel holds up is not to cost the other workers theirs.
 constexpr std::chrono::milliseconds kCaptureLimit{1000};
 // Of Python's own stacks, which come from the worker or from reading it while it runs.
@@ -71,6 +72,10 @@ class Dump {
       const async::Deadline limit =
           async::Deadline::earlier(deadline_, async::Deadline::after(kCaptureLimit));
       Captured one = co_await capture(io_, target.pid, limits, limit);
+      // On a machine that is too busy to stop it in time, another moment may be better.
+      for (int times = 1; times < kMostTries && one.process.main_late && !limit.passed(); ++times) {
+        one = co_await capture(io_, target.pid, limits, limit);
+      }
       captured_.push_back(std::move(one));
       stacks_.push_back(described(target, captured_.back().process, tools_.host));
     }

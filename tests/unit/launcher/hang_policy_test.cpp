@@ -4,6 +4,8 @@
 
 #include <functional>
 
+#include "launcher/health/evidence_request.hpp"
+
 namespace cpprun::launcher {
 namespace {
 
@@ -303,6 +305,26 @@ TEST(HangByHeartbeat, IsOfOneThatHadSome) {
   ASSERT_TRUE(hang);
   EXPECT_EQ(hang->kind, HangKind::Heartbeat);
   EXPECT_EQ(hang->local_rank, 1);
+}
+
+TEST(EvidenceRequest, RoundTrip) {
+  for (const EvidenceRequest::Kind kind :
+       {EvidenceRequest::Kind::Stacks, EvidenceRequest::Kind::Quiet, EvidenceRequest::Kind::GiveUp}) {
+    const EvidenceRequest request{kind, kind == EvidenceRequest::Kind::GiveUp ? 17 : -1, "why: \n because"};
+    const EvidenceRequest read = evidence_request(to_text(request));
+    EXPECT_EQ(read.kind, request.kind);
+    EXPECT_EQ(read.rank, request.rank);
+    EXPECT_EQ(read.why, request.why);
+    EXPECT_EQ(content_for(request, answer_to(request, "x")), "x");
+  }
+  const EvidenceRequest stacks;
+  const EvidenceRequest give_up{EvidenceRequest::Kind::GiveUp, 1, ""};
+  const EvidenceRequest other{EvidenceRequest::Kind::GiveUp, 11, ""};
+  EXPECT_FALSE(content_for(give_up, answer_to(stacks, "ok")));
+  EXPECT_FALSE(content_for(give_up, answer_to(other, "ok")));
+  for (const char* text : {"", "hello", "give up x:why", "give up 99999999999:why", "stack:s"}) {
+    EXPECT_EQ(evidence_request(text).kind, EvidenceRequest::Kind::Stacks) << text;
+  }
 }
 
 }  // namespace
