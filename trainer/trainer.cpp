@@ -14,6 +14,7 @@
 #include "worker_runtime/checkpoint/safetensors.hpp"
 #include "worker_runtime/checkpoint/training_checkpoint.hpp"
 #include "worker_runtime/collectives.hpp"
+#include "worker_runtime/contract/cpprun_progress.hpp"
 #include "worker_runtime/log.hpp"
 #include "worker_runtime/process_group.hpp"
 #include "worker_runtime/recorded_main.hpp"
@@ -74,6 +75,7 @@ Trainer::~Trainer() = default;
 void Trainer::begin_or_resume(bool restarted) {
   const std::string& dir = config_.checkpoint.dir;
   if (dir.empty()) return;
+  const progress::Section section("restore checkpoint");
   checkpoint_ = std::make_unique<worker::TrainingCheckpoint>(group_, dir, config_.checkpoint.keep);
   if (config_.checkpoint.resume == Resume::Never) return remove_checkpoints();
 
@@ -131,6 +133,7 @@ bool Trainer::train_epoch(const StopSignal& stop) {
                                   config_.batch_size);
   model().train();
   evaluation_.reset();
+  const progress::PhaseScope training(progress::Phase::Training);
   while (point_.batch < loader.size()) {
     const double rate = learning_rate();
     const Update update = train_step(loader, stop.received() != 0);
@@ -148,6 +151,7 @@ Trainer::Update Trainer::train_step(const worker::DataLoader& loader, bool stop_
   replica_->begin_update();
   double loss = 0;
   std::int64_t count = 0;
+  progress::section("forward and backward");
   for (std::int64_t number = point_.batch; number < end; ++number) {
     const worker::Batch batch = loader.batch(number);
     loss += replica_->add(batch, /*reduce=*/number + 1 == end);
@@ -156,6 +160,7 @@ Trainer::Update Trainer::train_step(const worker::DataLoader& loader, bool stop_
 
   const at::Tensor totals = torch::tensor({static_cast<double>(count), loss, stop_wanted ? 1.0 : 0.0},
                                           at::TensorOptions(group_.device().device).dtype(torch::kFloat64));
+  progress::section("all-reduce of the loss");
   worker::all_reduce(group_, totals);
   const at::Tensor sums = totals.cpu();
   const double examples = sums[0].item<double>();
@@ -163,6 +168,7 @@ Trainer::Update Trainer::train_step(const worker::DataLoader& loader, bool stop_
                       .loss = sums[1].item<double>() / examples,
                       .stop = sums[2].item<double>() > 0};
 
+  progress::section("update");
   if (std::isfinite(update.loss)) {
     skipped_in_a_row_ = 0;
     // The reducer has averaged the ranks' summed gradients; what is wanted is their mean over the examples.
@@ -182,10 +188,13 @@ Trainer::Update Trainer::train_step(const worker::DataLoader& loader, bool stop_
   ++point_.step;
   ++point_.schedule_step;
   point_.batch = end;
+  progress::section("");
+  progress::step(point_.step);
   return update;
 }
 
 void Trainer::evaluate_epoch() {
+  const progress::PhaseScope evaluating(progress::Phase::Evaluating);
   evaluation_ = evaluate(model(), dataset_.val, config_.batch_size, group_);
   metrics_->append(EvalRecord{.step = point_.step,
                               .epoch = point_.epoch,
@@ -199,6 +208,7 @@ void Trainer::evaluate_epoch() {
 
 void Trainer::save_checkpoint() {
   if (!checkpoint_) return;
+  const progress::PhaseScope checkpointing(progress::Phase::Checkpointing);
   checkpoint_path_ =
       checkpoint_->save(point_.step, {replica_->model(), replica_->optimizer()}, to_json(point_)).string();
 }
@@ -224,6 +234,7 @@ void Trainer::show(const Update& update, double learning_rate) {
 }
 
 void Trainer::close() {
+  progress::phase(progress::Phase::Finishing);
   if (point_.epoch < config_.epochs) {
     display_.line("stopped after step " + std::to_string(point_.step));
   } else {

@@ -5,10 +5,12 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
+#include "worker_runtime/contract/cpprun_progress.hpp"
 #include "worker_runtime/error_text.hpp"
 #include "worker_runtime/process_group.hpp"
 
@@ -23,10 +25,17 @@ std::string describe(std::chrono::milliseconds limit) {
                                    : std::to_string(limit.count()) + " ms";
 }
 
+// Every rank calls the same collectives in the same order, so that their numbers can be compared.
+void announce_collective() {
+  static std::atomic<std::int64_t> begun = 0;
+  progress::collective(begun++);
+}
+
 // Runs one collective under its limit and gives its errors the operation's name, rank and limit.
 template <class Call>
 void run(const ProcessGroup& group, const char* operation, Limit limit, Call&& call) {
   const std::chrono::milliseconds timeout = limit.value_or(group.timeout());
+  announce_collective();
   try {
     call(timeout);
   } catch (const std::exception& error) {

@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "worker_runtime/collectives.hpp"
+#include "worker_runtime/contract/cpprun_progress.hpp"
 #include "worker_runtime/cuda/cuda_plugin.hpp"
 #include "worker_runtime/error_text.hpp"
 #include "worker_runtime/log.hpp"
@@ -72,6 +73,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> join_group(const WorkerEnv& env, const Wo
 ProcessGroup::ProcessGroup(const WorkerEnv& env, const WorkerDevice& device,
                            std::chrono::milliseconds timeout)
     : rank_(env.rank), world_size_(env.world_size), device_(device), timeout_(timeout) {
+  const progress::Section section("join the process group");
   try {
     store_ = open_store(env, timeout);
     group_ = join_group(env, device, store_, timeout);

@@ -75,6 +75,17 @@ class BuiltAndInstalled(unittest.TestCase):
         sections = {name: 8 if name == "cpprund" else 1 for name in programs}
         self.assertCountEqual(pages, [f"man{number}/{name}.{number}" for name, number in sections.items()])
 
+    def test_workers_can_use_what_is_installed_for_them(self):
+        """The headers compile by themselves, and a worker of the installed cpprun finds the Python module."""
+        for language, header in (("c", "cpprun_progress.h"), ("c++", "cpprun_progress.hpp")):
+            done = subprocess.run(["g++", "-x", language, "-I", self.prefix / "include", "-Wall", "-Werror", "-fsyntax-only", "-"],
+                                  input=f"#include <cpprun/{header}>\nint main() {{ return !cpprun_progress_open(); }}\n",
+                                  capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+        done = subprocess.run([self.prefix / "bin/cpprun", "--no-python", sys.executable, "-c",
+                               "import cpprun_progress; print(cpprun_progress.__file__)"], capture_output=True, text=True)
+        self.assertEqual(done.stdout.strip(), str(self.prefix / "share/cpprun/python/cpprun_progress.py"), done.stderr)
+
     def test_units_of_systemd_name_the_installed_program(self):
         units = self.prefix / "lib/systemd/system"
         started = re.search(r"^ExecStart=(\S+)", (units / "cpprund.service").read_text(), re.M)[1]

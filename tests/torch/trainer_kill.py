@@ -1,5 +1,6 @@
 """kill -9 of a worker at any moment: with --max-restarts 1 the job restarts by itself, goes on from the last checkpoint,
 and ends with the very bytes of a run that was left alone."""
+import json
 import os
 import signal
 import unittest
@@ -65,6 +66,22 @@ class Kill(TrainerTest):
         for rank in (0, 1):
             done = self.kill(rank, f"writing {rank}", writing)
             self.assertIn("resumed from checkpoints/step-", done.stdout)
+
+    def test_what_it_said_last_is_in_the_report(self):
+        folder = self.folder("report")
+        job = self.start(folder, CONFIG, launcher_args=("--log-dir=logs",))
+        pid = job.wait_until("a worker of rank 1", lambda: job.worker_pid(1))
+        job.wait_until("a checkpoint", lambda: checkpoints(folder / "checkpoints"))
+        os.kill(pid, signal.SIGKILL)
+        done = job.finish()
+        self.assertEqual(done.returncode, 1, done.stderr)
+        (report,) = (folder / "logs").glob("*/attempt_0/failure.json")
+        cause = json.loads(report.read_text())["root_cause"]
+        progress = cause["progress"]
+        self.assertEqual((cause["global_rank"], progress["pid"]), (1, pid))
+        self.assertGreaterEqual(progress["step"], 10)
+        self.assertIn(progress["phase"], ("training", "evaluating", "checkpointing"))
+        self.assertGreater(progress["collective"], 10)
 
 
 if __name__ == "__main__":

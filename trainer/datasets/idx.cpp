@@ -5,6 +5,7 @@
 
 #include "trainer/datasets/dataset.hpp"
 #include "trainer/datasets/idx_file.hpp"
+#include "worker_runtime/contract/cpprun_progress.hpp"
 #include "worker_runtime/recorded_main.hpp"
 
 namespace cpprun::trainer {
@@ -45,6 +46,7 @@ worker::TensorDataset as_tensors(const IdxSet& set, double scale) {
 }  // namespace
 
 Dataset load_dataset(const IdxConfig& config) {
+  const progress::Section section("load the data set");
   const IdxSet train = read_set(config.dir, "train");
   const IdxSet val = read_set(config.dir, "t10k");
   if (train.images.shape[1] != val.images.shape[1] || train.images.shape[2] != val.images.shape[2]) {

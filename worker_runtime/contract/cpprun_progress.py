@@ -112,12 +112,14 @@ def section(name):
     `with section(...)`: until the block's end, then in the section around it, since when that was entered.
     """
     outer = _SECTION.unpack_from(_page, _SECTION_AT[_words[_SECTION_COUNT] & 1])
-    _set_section((monotonic_ns(), name.encode("utf-8", "replace")[:63]))
-    return _Scope(_set_section, outer)
+    now = monotonic_ns()
+    _write(_SECTION, _SECTION_AT, _SECTION_COUNT, now, name.encode("utf-8", "replace")[:63])
+    _words[_LAST_PROGRESS] = now
+    return _Scope(_leave_section, outer)
 
 
-def _set_section(entered):
-    _write(_SECTION, _SECTION_AT, _SECTION_COUNT, *entered)
+def _leave_section(outer):
+    _write(_SECTION, _SECTION_AT, _SECTION_COUNT, *outer)
     _words[_LAST_PROGRESS] = monotonic_ns()
 
 
