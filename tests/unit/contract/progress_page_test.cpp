@@ -199,6 +199,19 @@ TEST_F(ProgressPage, TextsAreWholeWhileTheyChange) {
   EXPECT_GE(changes, 100);
 }
 
+TEST_F(ProgressPage, CopiesTellWhetherATextChangedMeanwhile) {
+  said::open();
+  const auto changes = [this](void (*call)()) {
+    const cpprun_progress_page earlier = *page_;
+    call();
+    return !texts_unchanged(&earlier, page_);
+  };
+  EXPECT_FALSE(changes([] { said::step(1); }));
+  EXPECT_FALSE(changes([] { said::heartbeat(); }));
+  EXPECT_TRUE(changes([] { said::section("x"); }));
+  EXPECT_TRUE(changes([] { said::message("x"); }));
+}
+
 TEST_F(ProgressPage, ThreadsDoNotMixTheirTexts) {
   said::message("first");
   cpprun_progress_state_.writing = 1;  // another thread is about to write, or this one was interrupted then
