@@ -199,21 +199,29 @@ TEST_F(ProgressPage, TextsAreWholeWhileTheyChange) {
   EXPECT_GE(changes, 100);
 }
 
-TEST_F(ProgressPage, ThreadsDoNotMixTheirTexts) {
+TEST_F(ProgressPage, CopiesTellWhetherATextChangedMeanwhile) {
   said::open();
-  const auto write = [](const char* text) {
-    for (int i = 0; i < 100'000; ++i) said::message(text);
+  const auto changes = [this](void (*call)()) {
+    const cpprun_progress_page earlier = *page_;
+    call();
+    return !texts_unchanged(&earlier, page_);
   };
-  const std::string a(500, 'a');
-  const std::string b(300, 'b');
-  std::thread first(write, a.c_str());
-  std::thread second(write, b.c_str());
-  for (int i = 0; i < 1000; ++i) {
-    const std::string seen = read_progress(page_)->message;
-    EXPECT_TRUE(seen.empty() || seen == a || seen == b) << seen;
-  }
-  first.join();
-  second.join();
+  EXPECT_FALSE(changes([] { said::step(1); }));
+  EXPECT_FALSE(changes([] { said::heartbeat(); }));
+  EXPECT_TRUE(changes([] { said::section("x"); }));
+  EXPECT_TRUE(changes([] { said::message("x"); }));
+}
+
+TEST_F(ProgressPage, ThreadsDoNotMixTheirTexts) {
+  said::message("first");
+  cpprun_progress_state_.writing = 1;  // another thread is about to write, or this one was interrupted then
+  said::message("second");
+  said::section("second");
+  EXPECT_EQ(reading().message, "first");
+  EXPECT_EQ(reading().section, "");
+  cpprun_progress_state_.writing = 0;
+  said::message("third");
+  EXPECT_EQ(reading().message, "third");
 }
 
 TEST_F(ProgressPage, OneProcessWritesAsLongAsItLives) {

@@ -7,10 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <filesystem>
-#include <thread>
 
 #include "launcher/process/log_layout.hpp"
 #include "worker_runtime/contract/cpprun_progress.h"
@@ -74,28 +71,6 @@ TEST_F(Pages, AWorkerThatCutsItsPageOffHarmsNobody) {
   EXPECT_FALSE(pages_.reading(0));
   fs::remove(pages_.file_of(0));
   EXPECT_FALSE(pages_.reading(0));
-}
-
-TEST_F(Pages, TextsAreWholeWhileTheyChange) {
-  pages_.make(0, 1);
-  cpprun_progress_page* page = open_as_worker(pages_.file_of(0));
-  const std::string kinds[] = {std::string(63, 'a'), std::string(40, 'b'), std::string(5, 'c')};
-  std::atomic<bool> enough = false;
-  std::thread writer([&] {
-    for (std::size_t i = 0; !enough; ++i) {
-      cpprun_progress_write_section_(page, 5, kinds[i % 3].c_str());
-      if (i % 64 == 0) std::this_thread::yield();
-    }
-  });
-  for (int i = 0; i < 20'000; ++i) {
-    const std::string seen = pages_.reading(0)->section;
-    const bool whole = seen.empty() || std::find(std::begin(kinds), std::end(kinds), seen) != std::end(kinds);
-    EXPECT_TRUE(whole) << seen;
-    if (!whole) break;
-  }
-  enough = true;
-  writer.join();
-  ::munmap(page, CPPRUN_PROGRESS_PAGE_SIZE);
 }
 
 TEST(PagesWithoutRoom, AreNone) {
