@@ -255,7 +255,9 @@ while :; do sleep 300 & wait $!; done
 
     def test_stubborn_worker_is_killed_after_the_grace_on_every_path(self):
         self.script("w.sh", "trap '' TERM INT; touch $CASE/up.$RANK\n"
-                            "[ $RANK = 1 ] && [ -n \"$FAIL\" ] && exit 5\nwhile :; do sleep 300; done")
+                            "if [ $RANK = 1 ] && [ -n \"$FAIL\" ]; then\n"
+                            "  until [ -e $CASE/up.0 ]; do sleep 0.01; done\n  exit 5\nfi\n"
+                            "while :; do sleep 300; done")
         job = self.run_to_end("--nproc-per-node=2", "--shutdown-timeout=1", "./w.sh", env={"FAIL": "1"})
         self.assertEqual(job.code, 1)
         self.assertIn("is still there; killing it", job.err)
