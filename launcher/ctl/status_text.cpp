@@ -100,7 +100,8 @@ std::string progress_of(const ordered_json& worker) {
   for (const auto& [key, value] : progress.items()) {
     if (value.is_null() || value == "") continue;
     const std::string shown = value.is_string() ? value.get<std::string>() : value.dump();
-    text.append(text.empty() ? "" : " ").append(rendezvous::escaped(key + "=" + shown));
+    text.append(text.empty() ? "" : " ").append(rendezvous::escaped(key)).append("=");
+    text.append(rendezvous::escaped(shown));
   }
   return text.empty() ? kNothing : text;
 }

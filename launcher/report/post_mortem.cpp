@@ -220,7 +220,7 @@ void add_progress(Page& page, const Json& failures) {
     std::string text;
     for (const auto& [key, entry] : value.items()) {
       const std::string shown = plain(entry);
-      if (!shown.empty()) text += (text.empty() ? "" : ", ") + key + " " + shown;
+      if (!shown.empty()) text.append(text.empty() ? "" : ", ").append(key).append(" ").append(shown);
     }
     return text;
   };

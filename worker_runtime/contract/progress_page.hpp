@@ -50,7 +50,7 @@ struct ProgressReading {
 // Reads a page of kProgressPageSize bytes, aligned as for std::uint64_t, that a worker may be writing; in a
 // copy, texts may be torn (see texts_unchanged). Nothing where no worker has ever opened it. Never throws but
 // std::bad_alloc.
-std::optional<ProgressReading> read_progress(const void* page);
+std::optional<ProgressReading> read_progress(const void* bytes);
 
 // Whether a copy that was taken after `earlier` was and before `later` holds its texts whole.
 bool texts_unchanged(const void* earlier, const void* later);
