@@ -69,16 +69,13 @@ awaitable<std::string> JobControl::stacks() {
 }
 
 std::string stacks_json(const Gathered& gathered) {
-  std::vector<RankStacks> all;
   nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
   for (const auto& [node, evidence] : gathered.by_node) {
-    for (RankStacks& rank : evidence_from_json(evidence)) all.push_back(std::move(rank));
     nlohmann::ordered_json told = nlohmann::ordered_json::parse(evidence, nullptr, false);
     if (told.is_discarded()) told = nullptr;
     nodes.push_back({{"group_rank", node}, {"evidence", std::move(told)}});
   }
-  std::string text = to_text(cluster_stacks(all));
-  for (const RankStacks& rank : all) text += "\n" + to_text(rank);
+  const std::string text = to_text(evidence_of_all(gathered.by_node));
   const nlohmann::ordered_json object = {{"text", text}, {"nodes", nodes}, {"missing", gathered.missing}};
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

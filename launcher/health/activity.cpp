@@ -6,6 +6,7 @@
 #include <ctime>
 #include <string>
 
+#include "launcher/health/thread_facts.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/small_file.hpp"
 
@@ -43,7 +44,7 @@ std::optional<ProcessActivity> read_activity(pid_t pid) {
                                  &activity.state, &activity.page_faults);
   if (fields != 2) return std::nullopt;
   activity.cpu_time = cpu_time(pid);
-  activity.traced = field(read_small_file(in_proc(pid, "status")), "TracerPid:") != 0;
+  activity.traced = read_status(pid).tracer != 0;
   const std::string io = read_small_file(in_proc(pid, "io"));
   activity.read = field(io, "rchar:");
   activity.written = field(io, "wchar:");

@@ -7,7 +7,6 @@
 
 #include "launcher/health/node_evidence.hpp"
 #include "launcher/health/stack_clusters.hpp"
-#include "launcher/health/stack_files.hpp"
 
 namespace cpprun::launcher {
 namespace {
@@ -52,16 +51,9 @@ awaitable<std::vector<RankStacks>> HangResponse::gather(std::string why) {
   EvidenceRequest request;
   request.why = std::move(why);
   const NodeAnswers answers = co_await parts_.ask(std::move(request));
-  std::vector<RankStacks> all;
-  for (const auto& [node, answer] : answers) {
-    for (RankStacks& rank : evidence_from_json(answer)) all.push_back(std::move(rank));
-  }
-  const std::filesystem::path folder = parts_.folder();
-  if (folder.empty() || all.empty()) co_return std::move(all);
-  const std::string fault = write_stacks_of_all(folder, all);
-  if (!fault.empty()) spdlog::warn("{}", fault);
-  if (fault.empty()) events_.stacks_taken((folder / "stacks.txt").string());
-  co_return std::move(all);
+  const std::string file = parts_.stacks_file();
+  if (!file.empty()) events_.stacks_taken(file);
+  co_return evidence_of_all(answers);
 }
 
 awaitable<void> HangResponse::give_up(Hang hang, LiveWorker found, const std::vector<RankStacks>& stacks) {

@@ -2,7 +2,6 @@
 // rank that the others most likely wait for is given up, on whichever node it is.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -22,9 +21,9 @@ struct HangParts {
   std::function<std::vector<LiveWorker>()> workers;  // of this node
   // All agents of the attempt, this one included. Bounded; never throws.
   std::function<awaitable<NodeAnswers>(EvidenceRequest request)> ask;
-  // The attempt's size in nodes, and the folder of its logs: empty for none.
-  std::function<int()> nodes;
-  std::function<std::filesystem::path()> folder;
+  std::function<int()> nodes;  // of the attempt
+  // The file that the stacks of the last answers were written to; empty: none.
+  std::function<std::string()> stacks_file;
   // This worker of this node has failed, for this reason.
   std::function<void(int local_rank, const std::string& why, bool held_by_kernel)> give_up;
 };

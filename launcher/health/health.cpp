@@ -111,7 +111,7 @@ HangWatch Health::watch() {
 HangParts Health::parts() {
   return {[this] { return runner_.live(); },
           [this](EvidenceRequest request) { return ask(std::move(request)); }, [this] { return nodes_; },
-          [this] { return attempt_folder(); },
+          [this] { return stacks_file_; },
           [this](int local_rank, const std::string& why, bool held_by_kernel) {
             runner_.give_up(local_rank, why, held_by_kernel);
           }};
@@ -178,16 +178,18 @@ awaitable<std::string> Health::own_stacks() {
 }
 
 awaitable<void> Health::keep(Gathered gathered) {
-  const std::filesystem::path folder = attempt_folder();
-  std::vector<RankStacks> all;
+  stacks_file_.clear();
+  std::map<int, std::string> evidence;
   for (const auto& [node, answer] : gathered.by_node) {
-    const std::optional<std::string> content = content_for(EvidenceRequest(), answer);
-    if (!content) continue;
-    for (RankStacks& rank : evidence_from_json(*content)) all.push_back(std::move(rank));
+    if (std::optional<std::string> content = content_for(EvidenceRequest(), answer))
+      evidence.emplace(node, std::move(*content));
   }
+  const std::filesystem::path folder = attempt_folder();
+  const std::vector<RankStacks> all = evidence_of_all(evidence);
   if (folder.empty() || all.empty()) co_return;
   const std::string fault = write_stacks_of_all(folder, all);
   if (!fault.empty()) spdlog::warn("{}", fault);
+  if (fault.empty()) stacks_file_ = (folder / "stacks.txt").string();
 }
 
 std::filesystem::path Health::attempt_folder() const {

@@ -55,6 +55,7 @@ class Health {
   HangMonitor hangs_;
   HangResponse response_;
   EvidenceExchange exchange_;
+  std::string stacks_file_;  // that the last gathered ones were written to; empty: none were
   int attempt_ = 0;
   int nodes_ = 1;
 };

@@ -35,4 +35,12 @@ std::vector<RankStacks> evidence_from_json(std::string_view text) {
   return ranks;
 }
 
+std::vector<RankStacks> evidence_of_all(const std::map<int, std::string>& texts) {
+  std::vector<RankStacks> all;
+  for (const auto& [node, text] : texts) {
+    for (RankStacks& rank : evidence_from_json(text)) all.push_back(std::move(rank));
+  }
+  return all;
+}
+
 }  // namespace cpprun::launcher

@@ -1,6 +1,7 @@
 // What a node can tell of its workers at a hang, a time-out or a request, as nodes tell each other. Pure.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,5 +15,7 @@ std::string evidence_to_json(const std::vector<RankStacks>& ranks, std::size_t m
 
 // Of text that another node sent: whatever it holds of stacks, in order; never throws.
 std::vector<RankStacks> evidence_from_json(std::string_view text);
+// The same of all nodes' texts, by group rank.
+std::vector<RankStacks> evidence_of_all(const std::map<int, std::string>& texts);
 
 }  // namespace cpprun::launcher

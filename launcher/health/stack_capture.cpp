@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "launcher/process/small_file.hpp"
 #include "launcher/stacks/process_maps.hpp"
 
 namespace cpprun::launcher {
@@ -127,7 +128,7 @@ class Capture {
   std::string why_not() const {
     if (result_.threads.empty() || result_.threads.front().state == 'Z') return "the process has ended";
     if (result_.status.tracer != 0) {
-      const std::string name = read_proc(proc(result_.status.tracer, "comm"), kProcessText);
+      const std::string name = read_small_file(proc(result_.status.tracer, "comm"), kProcessText);
       return "a debugger traces it already: process " + std::to_string(result_.status.tracer) + " (" +
              name.substr(0, name.find('\n')) + ")";
     }
@@ -136,9 +137,9 @@ class Capture {
   }
 
   void read_memory_map() {
-    result_.capture.maps = read_proc(proc(pid_, "maps"), limits_.maps);
-    result_.command = read_proc(proc(pid_, "cmdline"), kProcessText);
-    result_.environment = read_proc(proc(pid_, "environ"), kProcessText);
+    result_.capture.maps = read_small_file(proc(pid_, "maps"), limits_.maps);
+    result_.command = read_small_file(proc(pid_, "cmdline"), kProcessText);
+    result_.environment = read_small_file(proc(pid_, "environ"), kProcessText);
     maps_ = stacks::parse_maps(result_.capture.maps);
   }
 

@@ -186,6 +186,12 @@ std::string to_text(const std::vector<StackCluster>& clusters) {
   return text;
 }
 
+std::string to_text(const std::vector<RankStacks>& ranks) {
+  std::string text = to_text(cluster_stacks(ranks));
+  for (const RankStacks& rank : ranks) text.append("\n").append(to_text(rank));
+  return text;
+}
+
 std::string rank_ranges(const std::vector<int>& ranks) {
   std::string text;
   for (std::size_t first = 0; first < ranks.size();) {

@@ -40,10 +40,8 @@ std::string write_stacks_of_ranks(const std::filesystem::path& attempt_folder,
 
 std::string write_stacks_of_all(const std::filesystem::path& attempt_folder,
                                 const std::vector<RankStacks>& ranks) {
-  std::string text = to_text(cluster_stacks(ranks));
-  for (const RankStacks& rank : ranks) text += "\n" + to_text(rank);
   Files files;
-  files.write(attempt_folder / "stacks.txt", text);
+  files.write(attempt_folder / "stacks.txt", to_text(ranks));
   return files.fault();
 }
 

@@ -1,15 +1,13 @@
 #include "launcher/health/thread_facts.hpp"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 
+#include "launcher/process/small_file.hpp"
 #include "launcher/text.hpp"
 
 namespace cpprun::launcher {
@@ -49,20 +47,6 @@ std::string field(const std::string& status, const std::string& name) {
 
 }  // namespace
 
-std::string read_proc(const std::string& path, std::size_t most) {
-  std::string text;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return text;
-  std::array<char, 16 * 1024> buffer;
-  ssize_t n;
-  while (text.size() < most && (n = ::read(fd, buffer.data(), buffer.size())) > 0) {
-    text.append(buffer.data(), static_cast<std::size_t>(n));
-  }
-  ::close(fd);
-  if (text.size() > most) text.resize(most);
-  return text;
-}
-
 std::vector<pid_t> thread_ids(pid_t pid, std::size_t most) {
   std::vector<pid_t> ids;
   DIR* folder = ::opendir(("/proc/" + std::to_string(pid) + "/task").c_str());
@@ -79,18 +63,18 @@ std::vector<pid_t> thread_ids(pid_t pid, std::size_t most) {
 ThreadFacts read_thread(pid_t pid, pid_t tid) {
   ThreadFacts facts;
   facts.tid = tid;
-  facts.name = trim(read_proc(task_file(pid, tid, "comm"), kSmallFile));
-  facts.state = state_in(read_proc(task_file(pid, tid, "stat"), kSmallFile));
-  facts.wchan = read_proc(task_file(pid, tid, "wchan"), kSmallFile);
+  facts.name = trim(read_small_file(task_file(pid, tid, "comm"), kSmallFile));
+  facts.state = state_in(read_small_file(task_file(pid, tid, "stat"), kSmallFile));
+  facts.wchan = read_small_file(task_file(pid, tid, "wchan"), kSmallFile);
   if (facts.wchan == "0") facts.wchan.clear();
-  facts.kernel = kernel_functions(read_proc(task_file(pid, tid, "stack"), kSmallFile));
+  facts.kernel = kernel_functions(read_small_file(task_file(pid, tid, "stack"), kSmallFile));
   return facts;
 }
 
 std::optional<KernelEntry> read_kernel_entry(pid_t pid, pid_t tid) {
   // "<number> <six arguments> <stack pointer> <pc>", "-1 <stack pointer> <pc>" or "running".
   const std::vector<std::string> words =
-      split(trim(read_proc(task_file(pid, tid, "syscall"), kSmallFile)), ' ');
+      split(trim(read_small_file(task_file(pid, tid, "syscall"), kSmallFile)), ' ');
   if (words.size() < 3) return std::nullopt;
   KernelEntry entry;
   entry.stack_pointer = std::strtoull(words[words.size() - 2].c_str(), nullptr, 16);
@@ -100,7 +84,7 @@ std::optional<KernelEntry> read_kernel_entry(pid_t pid, pid_t tid) {
 }
 
 ProcessStatus read_status(pid_t pid) {
-  const std::string text = read_proc("/proc/" + std::to_string(pid) + "/status", kSmallFile);
+  const std::string text = read_small_file("/proc/" + std::to_string(pid) + "/status", kSmallFile);
   ProcessStatus status;
   status.tracer = static_cast<pid_t>(std::atol(field(text, "TracerPid").c_str()));
   status.caught_signals = std::strtoull(field(text, "SigCgt").c_str(), nullptr, 16);

@@ -36,7 +36,4 @@ struct ProcessStatus {
 };
 ProcessStatus read_status(pid_t pid);
 
-// At most `most` bytes of a file in /proc; empty where it cannot be read.
-std::string read_proc(const std::string& path, std::size_t most);
-
 }  // namespace cpprun::launcher
