@@ -28,7 +28,7 @@ class ElasticTest(NodesTest):
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
-    def member(self, name, nodes, *arguments, conf="last_call_timeout=0.1,keep_alive_interval=0.2"):
+    def member(self, name, nodes, *arguments, conf="last_call_timeout=0.1"):
         return self.start("--rdzv-backend=c10d", "--rdzv-endpoint", self.endpoints, "--rdzv-conf", conf, *arguments,
                           "./w.sh", env={"NODE": name, "PET_NNODES": nodes, "PET_NPROC_PER_NODE": "1", "PET_RDZV_ID": "job"})
 
@@ -102,12 +102,12 @@ class Changes(ElasticTest):
         self.assertTrue(until(lambda: self.listens(self.port)))
         jobs["b"] = self.member("b", "2", "--max-restarts=0")
         self.wait_for_start("b", 1)
-        jobs["c"] = self.member("c", "2", "--max-restarts=0", conf="join_timeout=1,keep_alive_interval=0.2")
+        jobs["c"] = self.member("c", "2", "--max-restarts=0")
         jobs["d"] = self.member("d", "2", "--max-restarts=0")
         self.assertTrue(until(lambda: self.connections(self.port) >= 4))
         jobs["b"].signal(signal.SIGKILL)
         self.assertEqual(self.end(jobs.pop("b")), [-signal.SIGKILL])
-        self.assertEqual(self.wait_for_start("a", 2), "0 0/2 0/2")
+        self.assertEqual(self.wait_for_start("a", 2, jobs["a"]), "0 0/2 0/2")
         self.assertTrue(until(lambda: self.starts("c") + self.starts("d")))
         self.assertEqual(self.starts("c") + self.starts("d"), ["0 1/2 1/2"])
         self.end_well(*jobs.values())
@@ -128,7 +128,7 @@ class Succession(ElasticTest):
         self.endpoints += f",127.0.0.1:{free_port()}"
         jobs = {}
         for name in "abc":
-            jobs[name] = self.member(name, "2:3", "--max-restarts=0", conf="last_call_timeout=30,keep_alive_interval=0.2")
+            jobs[name] = self.member(name, "2:3", "--max-restarts=0", conf="last_call_timeout=30")
             if name == "a":
                 self.assertTrue(until(lambda: self.listens(self.port)))
         for name in jobs:
@@ -144,7 +144,7 @@ class Succession(ElasticTest):
         self.endpoints += f",127.0.0.1:{free_port()}"
         first = self.member("a", "1:2")
         self.assertTrue(until(lambda: self.listens(self.port)))
-        second = self.member("b", "1:2", conf="join_timeout=6,keep_alive_interval=0.2,last_call_timeout=30")
+        second = self.member("b", "1:2", conf="join_timeout=15,last_call_timeout=30")
         self.wait_for_start("b", 1)
         os.kill(first.agent(), signal.SIGKILL)
         self.assertEqual(self.end(first, second), [137, 3])

@@ -281,7 +281,7 @@ class Server(EtcdNodesTest):
         self.assertEqual([len(self.starts(name)) for name in "abc"], [1, 1, 1])
 
     def test_etcd_gone_for_good(self):
-        conf = "--rdzv-conf=keep_alive_interval=0.5,join_timeout=3"
+        conf = "--rdzv-conf=join_timeout=10"
         jobs = [self.node(name, conf, "--max-restarts=3") for name in "ab"]
         self.wait_for_worlds(2, *"ab")
         self.etcd.kill()
@@ -289,11 +289,11 @@ class Server(EtcdNodesTest):
         for job in jobs:
             where = f"cannot connect to etcd at 127.0.0.1:{self.etcd.port}: Connection refused"
             self.assertIn(f"the rendezvous was lost: the run's leader cannot be reached: {where}", job.err)
-            self.assertIn(f"was not complete within 3 s: {where}", job.err)
+            self.assertIn(f"was not complete within 10 s: {where}", job.err)
 
     def test_etcd_gone_for_a_while(self):
         """Longer than the limit of death: the workers stop, and start again."""
-        jobs = [self.node(name, "--rdzv-conf=keep_alive_interval=0.5") for name in "ab"]
+        jobs = [self.node(name) for name in "ab"]
         self.wait_for_worlds(2, *"ab")
         workers = lambda: [pid for job in jobs for pid in job.alive() if pid not in (job.pid, job.agent())]
         self.etcd.kill()
