@@ -164,11 +164,11 @@ bool Coordinator::enough_alive() const {
   return nodes >= rules_.round.min_nodes;
 }
 
-int Coordinator::lost_nodes() const {
-  int lost = 0;
-  for (const std::string& id : run_->ids) {
-    const Peer* peer = alive(id);
-    if (!peer || peer->report.state == AgentState::Leaving) ++lost;
+std::vector<int> Coordinator::lost_nodes() const {
+  std::vector<int> lost;
+  for (std::size_t i = 0; i < run_->ids.size(); ++i) {
+    const Peer* peer = alive(run_->ids[i]);
+    if (!peer || peer->report.state == AgentState::Leaving) lost.push_back(static_cast<int>(i));
   }
   return lost;
 }

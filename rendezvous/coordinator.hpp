@@ -144,7 +144,8 @@ class Coordinator {
   void make_offer(const Seating& seating, TimePoint now);
   void end_round(RoundEnd end, bool may_be_amended);
   void end_run(std::optional<RoundEnd> end);
-  void end_by_loss(const std::string& sentence);
+  // Of that node; `left`: it said so itself.
+  void end_by_loss(int rank, const std::string& sentence, bool left);
   void give_orders(TimePoint now);
   void compare_rules(Peer& peer);
   OrderKey key_for(const Peer& peer) const;
@@ -154,7 +155,7 @@ class Coordinator {
   bool in_round(const Peer& peer) const;
   void remember(const Ticket& ticket, const std::string& id);
   bool enough_alive() const;
-  int lost_nodes() const;
+  std::vector<int> lost_nodes() const;
   std::vector<Candidate> waiting() const;
   std::set<Reference> references() const;
   Seating seat_quorums() const;

@@ -1,4 +1,5 @@
 // How a Coordinator watches a round and lets it end.
+#include <algorithm>
 #include <utility>
 
 #include "rendezvous/coordinator.hpp"
@@ -18,7 +19,8 @@ bool Coordinator::watch_round(TimePoint now) {
     if (!peer || !peer->report.end || peer->report.run.serial != run_->ticket.serial) continue;
     RoundEnd end = *peer->report.end;
     if (peer->report.state == AgentState::Leaving && !end.final) {
-      end_by_loss(end.sentence);
+      const auto place = std::find(run_->ids.begin(), run_->ids.end(), id);
+      end_by_loss(static_cast<int>(place - run_->ids.begin()), end.sentence, true);
     } else {
       charge(end, rules_.max_restarts - restarts_);
       end_round(std::move(end), true);
@@ -43,7 +45,7 @@ bool Coordinator::watch_round(TimePoint now) {
       lost = " had lost touch and has stopped its workers";
     }
     if (!lost.empty()) {
-      end_by_loss(name(rank) + lost);
+      end_by_loss(rank, name(rank) + lost, peer && peer->report.state == AgentState::Leaving);
       return true;
     }
     finished += peer->report.state == AgentState::Finished ? 1 : 0;
@@ -66,12 +68,14 @@ bool Coordinator::watch_round(TimePoint now) {
   return false;
 }
 
-void Coordinator::end_by_loss(const std::string& sentence) {
+void Coordinator::end_by_loss(int rank, const std::string& sentence, bool left) {
   if (enough_alive()) {
-    end_round({false, false, sentence + "; going on with the other nodes", ""}, false);
+    RoundEnd end{false, false, sentence + "; going on with the other nodes", ""};
+    if (!left) end.lost = {rank};
+    end_round(std::move(end), false);
     return;
   }
-  RoundEnd end{true, false, sentence, ""};
+  RoundEnd end{true, false, sentence, "", {rank}};
   charge(end, rules_.max_restarts - restarts_);
   end_round(std::move(end), false);
 }
@@ -112,7 +116,9 @@ bool Coordinator::await_stopped(TimePoint now) {
       return false;
     }
   }
-  if (amendable_ && lost_nodes() > 0 && enough_alive()) {
+  std::vector<int> lost = lost_nodes();
+  if (amendable_ && !lost.empty() && enough_alive()) {
+    end_->lost = std::move(lost);
     end_->charged = end_->final = false;
     end_->sentence += "; not counted, since a node was lost";
   }

@@ -68,12 +68,17 @@ Ticket ticket_from(const json& object) {
 }
 
 json object_of(const RoundEnd& end) {
-  return {{"charged", end.charged}, {"final", end.final}, {"sentence", end.sentence}, {"cause", end.cause}};
+  json object = {
+      {"charged", end.charged}, {"final", end.final}, {"sentence", end.sentence}, {"cause", end.cause}};
+  if (!end.lost.empty()) object["lost"] = end.lost;
+  return object;
 }
 
 RoundEnd end_from(const json& object) {
-  return {object.at("charged").get<bool>(), object.at("final").get<bool>(),
-          object.at("sentence").get<std::string>(), object.at("cause").get<std::string>()};
+  RoundEnd end{object.at("charged").get<bool>(), object.at("final").get<bool>(),
+               object.at("sentence").get<std::string>(), object.at("cause").get<std::string>()};
+  if (object.contains("lost")) end.lost = object.at("lost").get<std::vector<int>>();
+  return end;
 }
 
 json object_of(const StoreEndpoint& store) {

@@ -65,6 +65,17 @@ awaitable<Outcome<T>> captured(awaitable<T> operation) {
   co_return outcome;
 }
 
+bool is_failure(const rendezvous::RoundEnd& end) {
+  return end.final || end.charged || !end.cause.empty() || !end.lost.empty();
+}
+
+// Whose words are wanted. Whoever has lost the run may have lost node 0, where the workers' store is.
+std::vector<int> lost_nodes(const GroupEvent& event, int group_rank) {
+  if (const auto* end = std::get_if<rendezvous::RoundEnd>(&event)) return end->lost;
+  const bool may_be_first = group_rank != 0 && std::holds_alternative<rendezvous::RendezvousLost>(event);
+  return may_be_first ? std::vector<int>{0} : std::vector<int>();
+}
+
 // A second Ctrl-C (or SIGQUIT, or the same signal again) means now; so does the end of the guardian.
 bool means_now(std::optional<int> before, int further) {
   return further == SIGKILL || (before && (further == SIGINT || further == SIGQUIT || further == *before));
@@ -98,6 +109,8 @@ awaitable<std::optional<RunResult>> Agent::run_attempt(const Attempt& attempt) {
   cause_elsewhere_.reset();
   own_cause_.clear();
   lost_.clear();
+  words_.clear();
+  lost_nodes_.clear();
   runner_.start(attempt);
   phase_ = AgentPhase::Running;
   if (config_.started) config_.started(attempt);
@@ -109,6 +122,7 @@ awaitable<std::optional<RunResult>> Agent::run_attempt(const Attempt& attempt) {
   if (std::holds_alternative<GroupSucceeded>(event)) {
     // What the workers left behind is not to wait for the other nodes.
     stopped_by = co_await stop_workers(std::nullopt, spec_.stop_grace);
+    if (config_.ended) config_.ended();
     event = co_await finish(stopped_by);
   }
   if (std::holds_alternative<GroupSucceeded>(event)) {
@@ -124,7 +138,10 @@ awaitable<std::optional<RunResult>> Agent::run_attempt(const Attempt& attempt) {
     grace = std::min(grace, lost->grace);
   const StopRequested* stop = std::get_if<StopRequested>(&event);
   if (stop) stopped_by = stop->signal;
-  stopped_by = co_await stop_workers(stopped_by, grace);
+  awaitable<std::optional<int>> stopping = stop_workers(stopped_by, grace);
+  awaitable<void> hearing = hear_last_words(event);
+  stopped_by = co_await (std::move(stopping) && std::move(hearing));
+  if (config_.ended) config_.ended();
   if (std::holds_alternative<GroupFailed>(event)) write_failure_files(folder_, report());
   if (stop) co_return StoppedBy{*stopped_by};
   if (stopped_by) event = StopRequested{*stopped_by};
@@ -136,6 +153,14 @@ awaitable<void> Agent::take_stacks(std::string why) {
   awaitable<void> taken = config_.take_stacks(std::move(why));
   awaitable<void> told_to_stop = stop_signal_.wait();
   co_await (std::move(taken) || std::move(told_to_stop));
+}
+
+awaitable<void> Agent::hear_last_words(GroupEvent event) {
+  const auto* end = std::get_if<rendezvous::RoundEnd>(&event);
+  const bool is_change = end && !is_failure(*end);  // of the number of nodes
+  if (!config_.last_words || is_change || std::holds_alternative<StopRequested>(event)) co_return;
+  lost_nodes_ = lost_nodes(event, info_.group_rank);
+  words_ = co_await config_.last_words(lost_nodes_);
 }
 
 awaitable<std::optional<RunResult>> Agent::conclude(GroupEvent event) {
@@ -151,8 +176,8 @@ awaitable<std::optional<RunResult>> Agent::conclude(GroupEvent event) {
   if (first.index() == 1) co_return stopped(stop_signal_.take());
   const rendezvous::RoundEnd& end = std::get<0>(first);
   const bool by_this_node = failed_here && end.cause == own_cause_;
-  const bool attempt_failed = end.final || end.charged || !end.cause.empty();
-  if (attempt_failed && !by_this_node) {
+  lost_nodes_.insert(lost_nodes_.end(), end.lost.begin(), end.lost.end());
+  if (is_failure(end) && !by_this_node) {
     cause_elsewhere_ = JobCause::from_json(end.cause, end.sentence);
     write_failure_files(folder_, report());
   }
@@ -237,10 +262,7 @@ awaitable<std::optional<int>> Agent::stop_workers(std::optional<int> requested,
     awaitable<async::Deadline> fenced = handler_.fenced_before(limit);
     const std::variant<std::monostate, std::monostate, async::Deadline> first =
         co_await (std::move(stopped) || std::move(more) || std::move(fenced));
-    if (first.index() == 0) {
-      if (config_.ended) config_.ended();
-      co_return requested;
-    }
+    if (first.index() == 0) co_return requested;
     if (first.index() == 2) {
       spdlog::warn("who leads the run does not answer; the workers have less time to stop");
       limit = std::get<2>(first);
@@ -291,8 +313,14 @@ std::string Agent::own_name() const {
 }
 
 FailureReport Agent::report() const {
-  return {spec_.name,  config_.interpreter, spec_.hostname,  config_.run_id,
-          info_.round, runner_.failures(),  cause_elsewhere_};
+  FailureReport report{spec_.name,  config_.interpreter, spec_.hostname,  config_.run_id,
+                       info_.round, runner_.failures(),  cause_elsewhere_};
+  for (const NodeWords& words : words_) {
+    const bool is_lost = std::count(lost_nodes_.begin(), lost_nodes_.end(), words.node) > 0;
+    if (is_lost) report.lost_nodes.push_back(words);
+    if (words.node == 0 && !words.facts.versions.empty()) report.first_node = words;
+  }
+  return report;
 }
 
 void Agent::record_loss(const std::exception_ptr& error) {

@@ -30,6 +30,9 @@ struct AgentConfig {
   std::function<void()> ended{};
   // Writes down where all workers are, for this reason, and returns within a limit; null: nobody does.
   std::function<awaitable<void>(std::string why)> take_stacks{};
+  // The attempt fails, and these nodes (group ranks) are lost: what they said last, and what node 0 says of
+  // itself. Returns within a moment; null: nobody knows.
+  std::function<awaitable<std::vector<NodeWords>>(std::vector<int> lost)> last_words{};
 };
 
 class Agent {
@@ -69,6 +72,8 @@ class Agent {
   awaitable<std::optional<int>> stop_workers(std::optional<int> requested, std::chrono::milliseconds grace);
   Attempt plan(const rendezvous::RendezvousInfo& info) const;
   std::string own_name() const;
+  // Where the event is a failure.
+  awaitable<void> hear_last_words(GroupEvent event);
   FailureReport report() const;
   // The run is over for this node, since the rendezvous was lost in the last attempt.
   void record_loss(const std::exception_ptr& error);
@@ -83,6 +88,8 @@ class Agent {
   rendezvous::RendezvousInfo info_{};        // of the present round
   std::string own_cause_;                    // what the others were told of a failure here
   std::optional<JobCause> cause_elsewhere_;  // why another agent ended the present round
+  std::vector<NodeWords> words_;             // heard when the present round failed
+  std::vector<int> lost_nodes_;              // of the present round
   std::string lost_;                         // why the last attempt had no leader any more; else empty
 };
 

@@ -24,6 +24,9 @@ constexpr milliseconds kStoreLimit{5'000};
 constexpr milliseconds kConnectLimit{60'000};
 // Before a store that failed is tried again.
 constexpr milliseconds kPause{1'000};
+// Between two looks at what is to be said, and while words are waited for.
+constexpr milliseconds kTalkEvery{2'000};
+constexpr milliseconds kListenEvery{20};
 // Beyond the limit of gathering, for what is there to be read.
 constexpr milliseconds kMargin{2'000};
 constexpr milliseconds kShortestLimit{100};
@@ -86,10 +89,15 @@ struct EvidenceExchange::Request {
   }
 };
 
-EvidenceExchange::EvidenceExchange(asio::any_io_executor executor, CaptureEvidence capture, KeepEvidence keep)
-    : capture_(std::move(capture)), keep_(std::move(keep)), changed_(std::move(executor)) {}
+EvidenceExchange::EvidenceExchange(asio::any_io_executor executor, CaptureEvidence capture, KeepEvidence keep,
+                                   WordsSource words)
+    : capture_(std::move(capture)),
+      keep_(std::move(keep)),
+      changed_(std::move(executor)),
+      words_(std::move(words)) {}
 
 void EvidenceExchange::begin(ExchangeSeat seat) {
+  words_.begin(seat.attempt, seat.group_rank);
   seat_.reset();
   if (seat.group_world_size > 1) seat_ = std::move(seat);
   ++generation_;
@@ -131,24 +139,62 @@ awaitable<void> EvidenceExchange::serve_patiently(ExchangeSeat seat) {
   }
 }
 
-// Returns when there were too many requests.
+// Never returns.
 awaitable<void> EvidenceExchange::serve(ExchangeSeat seat) {
   co_await asio::this_coro::throw_if_cancelled(true);
   const Deadline limit = Deadline::after(kConnectLimit);
   const std::unique_ptr<store::StoreClient> store =
       co_await store::StoreClient::connect(seat.store, limit, kStoreLimit);
+  // The first to fail takes the other with it: they use the same store.
+  awaitable<std::exception_ptr> answering = async::failure_of(answer_requests(*store, seat));
+  awaitable<std::exception_ptr> talking = async::failure_of(talk(*store));
+  const std::variant<std::exception_ptr, std::exception_ptr> first =
+      co_await (std::move(answering) || std::move(talking));
+  std::rethrow_exception(first.index() == 0 ? std::get<0>(first) : std::get<1>(first));
+}
+
+// What the nodes say, until cancelled.
+awaitable<void> EvidenceExchange::talk(store::Store& store) {
+  Deadline pause = Deadline::after(kTalkEvery);
+  for (;;) {
+    if (pause.passed() || words_.waits()) {
+      co_await words_.exchange(store);
+      pause = Deadline::after(kTalkEvery);
+      changed_.notify_all();
+    }
+    const Deadline again = words_.waits() ? Deadline::after(kListenEvery) : pause;
+    co_await changed_.wait_until(again.time());
+  }
+}
+
+// Until cancelled; after too many requests none is answered any more.
+awaitable<void> EvidenceExchange::answer_requests(store::Store& store, const ExchangeSeat& seat) {
   for (; next_ <= kMostRequests; ++next_) {
     const int number = next_;
     const store::Key key = request_key(seat, number);
-    co_await next_request(*store, key);
-    const std::optional<Request> request = co_await claim(*store, seat, key);
+    co_await next_request(store, key);
+    const std::optional<Request> request = co_await claim(store, seat, key);
     if (request) {
-      co_await answer(*store, seat, number, *request);
+      co_await answer(store, seat, number, *request);
     } else {
       spdlog::debug("{} in the workers' store is no request of an agent", key);
     }
   }
   spdlog::warn("attempt {}: no more evidence is gathered, after {} requests", seat.attempt, kMostRequests);
+  for (;;) co_await changed_.wait();
+}
+
+awaitable<std::vector<NodeWords>> EvidenceExchange::last_words(std::vector<int> lost) {
+  std::vector<NodeWords> words;
+  if (!seat_) co_return words;
+  words_.fail(lost);
+  changed_.notify_all();
+  const std::uint64_t generation = generation_;
+  const Deadline end = Deadline::after(kWordsLimit);
+  while (words_.waits() && generation_ == generation && !end.passed())
+    co_await changed_.wait_until(end.time());
+  for (const auto& [node, said] : words_.heard()) words.push_back(said);
+  co_return words;
 }
 
 // Returns when somebody has written the key, or this node wants to.

@@ -6,8 +6,8 @@
 //   cpprun/evidence/<attempt>/<n>/<group rank>  that node's evidence, bytes that mean nothing to the exchange
 //
 // Two that ask at the same moment share one request: the first to write it wins, and both get its answers.
-// Before the first request nothing is written. A node uses one connection to the store; a job of one node
-// none.
+// Before the first request nothing is written. A node uses one connection to the store, and a second one to
+// exchange last words (last_words.hpp); a job of one node none.
 #pragma once
 
 #include <chrono>
@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/health/last_words.hpp"
 #include "rendezvous/async/event.hpp"
 #include "rendezvous/store/store_client.hpp"
 
@@ -47,8 +48,10 @@ class EvidenceExchange {
  public:
   static constexpr std::size_t kMostBytes = std::size_t{4} << 20;
   static constexpr std::chrono::milliseconds kGatherLimit{5'000};
+  static constexpr std::chrono::milliseconds kWordsLimit{500};
 
-  EvidenceExchange(asio::any_io_executor executor, CaptureEvidence capture, KeepEvidence keep);
+  EvidenceExchange(asio::any_io_executor executor, CaptureEvidence capture, KeepEvidence keep,
+                   WordsSource words);
 
   // The workers of another attempt start; the store of the one before is left alone from now on.
   void begin(ExchangeSeat seat);
@@ -60,12 +63,18 @@ class EvidenceExchange {
   // node's alone. Calls may overlap. Cancel-safe; throws nothing but the end of a cancelled wait.
   awaitable<Gathered> gather(std::string why, std::chrono::milliseconds limit = kGatherLimit);
 
+  // The attempt fails, and these nodes are lost: what they said last and what node 0 says of itself, as far
+  // as it can be heard within kWordsLimit. Cancel-safe; throws nothing else.
+  awaitable<std::vector<NodeWords>> last_words(std::vector<int> lost);
+
  private:
   struct Request;
 
   awaitable<void> replaced(std::uint64_t generation);
   awaitable<void> serve_patiently(ExchangeSeat seat);
   awaitable<void> serve(ExchangeSeat seat);
+  awaitable<void> answer_requests(store::Store& store, const ExchangeSeat& seat);
+  awaitable<void> talk(store::Store& store);
   awaitable<void> next_request(store::Store& store, std::string key);
   awaitable<std::optional<Request>> claim(store::Store& store, const ExchangeSeat& seat, std::string key);
   awaitable<void> answer(store::Store& store, const ExchangeSeat& seat, int number, const Request& request);
@@ -77,7 +86,8 @@ class EvidenceExchange {
 
   CaptureEvidence capture_;
   KeepEvidence keep_;
-  async::Event changed_;              // any of what follows
+  async::Event changed_;  // any of what follows
+  LastWords words_;
   std::optional<ExchangeSeat> seat_;  // nothing: no attempt of several nodes
   std::uint64_t generation_ = 0;      // of seat_
   int next_ = 1;                      // number of the request to wait for

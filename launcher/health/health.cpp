@@ -8,6 +8,7 @@
 #include "launcher/health/capture_thread.hpp"
 #include "launcher/health/node_evidence.hpp"
 #include "launcher/health/stack_files.hpp"
+#include "launcher/report/node_facts.hpp"
 #include "launcher/vital_task.hpp"
 
 namespace cpprun::launcher {
@@ -47,7 +48,8 @@ std::optional<WorkerLook::Progress> progress_of(const std::optional<worker::Prog
 }  // namespace
 
 Health::Health(asio::io_context& io, const HangLimits& limits, LocalRunner& runner,
-               const ProgressPages& pages, EventLog& events, const RunFolder& folder, StackTools tools)
+               const ProgressPages& pages, EventLog& events, const RunFolder& folder, StackTools tools,
+               std::string host, std::string interpreter)
     : io_(io),
       watches_(limits.any()),
       runner_(runner),
@@ -58,7 +60,8 @@ Health::Health(asio::io_context& io, const HangLimits& limits, LocalRunner& runn
       response_(parts(), events),
       exchange_(
           io.get_executor(), [this](std::string request) { return answer(std::move(request)); },
-          [this](int, int, Gathered gathered) { return keep(std::move(gathered)); }) {}
+          [this](int, int, Gathered gathered) { return keep(std::move(gathered)); },
+          words(std::move(host), std::move(interpreter))) {}
 
 void Health::start(async::TaskGroup& tasks) {
   tasks.start(vital(exchange_.run()));
@@ -80,6 +83,10 @@ awaitable<Gathered> Health::gather_stacks(std::string why) {
   EvidenceRequest request;
   request.why = std::move(why);
   return gather(std::move(request));
+}
+
+awaitable<std::vector<NodeWords>> Health::last_words(std::vector<int> lost) {
+  return exchange_.last_words(std::move(lost));
 }
 
 awaitable<Gathered> Health::gather(EvidenceRequest request) {
@@ -115,6 +122,19 @@ HangParts Health::parts() {
           [this](int local_rank, const std::string& why, bool held_by_kernel) {
             runner_.give_up(local_rank, why, held_by_kernel);
           }};
+}
+
+WordsSource Health::words(std::string host, std::string interpreter) {
+  return {std::move(host),
+          [this] {
+            ProgressOfRanks progress;
+            for (const WorkerStatus& worker : runner_.statuses()) {
+              if (const std::optional<worker::ProgressReading> reading = pages_.reading(worker.ranks.local))
+                progress[worker.ranks.global] = *reading;
+            }
+            return progress;
+          },
+          [interpreter = std::move(interpreter)] { return read_node_facts(interpreter); }};
 }
 
 awaitable<std::optional<std::uint64_t>> Health::stack_pointer_of(pid_t pid) {

@@ -17,9 +17,10 @@ namespace cpprun::launcher {
 
 class Health {
  public:
-  // References outlive it.
+  // References outlive it. `interpreter`: of the workers, or empty.
   Health(asio::io_context& io, const HangLimits& limits, LocalRunner& runner, const ProgressPages& pages,
-         EventLog& events, const RunFolder& folder, StackTools tools);
+         EventLog& events, const RunFolder& folder, StackTools tools, std::string host,
+         std::string interpreter);
 
   // Starts what runs until `tasks` are cancelled.
   void start(async::TaskGroup& tasks);
@@ -33,10 +34,13 @@ class Health {
   awaitable<void> take_stacks(std::string why);
   // For whoever shows them, see evidence_from_json().
   awaitable<Gathered> gather_stacks(std::string why);
+  // See EvidenceExchange::last_words().
+  awaitable<std::vector<NodeWords>> last_words(std::vector<int> lost);
 
  private:
   HangWatch watch();
   HangParts parts();
+  WordsSource words(std::string host, std::string interpreter);
   awaitable<std::optional<std::uint64_t>> stack_pointer_of(pid_t pid);
   awaitable<NodeAnswers> ask(EvidenceRequest request);
   awaitable<Gathered> gather(EvidenceRequest request);

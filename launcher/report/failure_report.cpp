@@ -176,6 +176,25 @@ json root_object(const FailureReport& report) {
   return object.is_object() ? object : node_object(*report.elsewhere);
 }
 
+json to_object(const NodeWords& words) {
+  json ranks = json::array();
+  for (const RankWords& rank : words.ranks) {
+    ranks.push_back({{"global_rank", rank.rank},
+                     {"text", rank.text},
+                     {"progress", json::parse(rank.progress, nullptr, false)}});
+    if (ranks.back()["progress"].is_discarded()) ranks.back()["progress"] = nullptr;
+  }
+  return {{"node", words.node}, {"host", words.host}, {"time", words.time}, {"ranks", std::move(ranks)}};
+}
+
+std::string last_words_text(const NodeWords& words) {
+  std::string text =
+      "Last words of node " + std::to_string(words.node) + " (" + words.host + "), " + words.time + ":\n";
+  for (const RankWords& rank : words.ranks)
+    text += "  rank " + std::to_string(rank.rank) + ": " + rank.text + "\n";
+  return text;
+}
+
 // How far from the cause a failure speaks: of its own, of a wait in vain, of a peer that was gone.
 int remoteness(FailureClass cls) {
   if (!may_follow_from_another(cls)) return 0;
@@ -251,6 +270,7 @@ std::string to_text(const FailureReport& report) {
   } else {
     text += report.elsewhere->text.empty() ? node_text(*report.elsewhere) : report.elsewhere->text;
   }
+  for (const NodeWords& words : report.lost_nodes) text += last_words_text(words);
   return text + heavy + "\n";
 }
 
@@ -261,12 +281,15 @@ std::string to_json(const FailureReport& report) {
     object["stopped_by_agent"] = failure.stopped_by_agent;
     failures.push_back(std::move(object));
   }
+  json lost = json::array();
+  for (const NodeWords& words : report.lost_nodes) lost.push_back(to_object(words));
   const json root = {
       {"name", report.name},
       {"run_id", report.run_id},
       {"attempt", report.attempt},
       {"root_cause", root_object(report)},
       {"failures", std::move(failures)},
+      {"lost_nodes", std::move(lost)},
   };
   return dump(root, 2) + "\n";
 }

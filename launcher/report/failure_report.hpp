@@ -11,6 +11,7 @@
 
 #include "launcher/agent/rank_assignment.hpp"
 #include "launcher/process/exit_status.hpp"
+#include "launcher/report/node_words.hpp"
 #include "launcher/report/verdict.hpp"
 #include "worker_runtime/contract/error_record.hpp"
 #include "worker_runtime/contract/progress_page.hpp"
@@ -62,8 +63,10 @@ struct FailureReport {
   std::string host;
   std::string run_id;
   int attempt = 0;
-  std::vector<WorkerFailure> failures;  // of this node; not empty unless the cause lies elsewhere
-  std::optional<JobCause> elsewhere;    // the root cause, where another agent reported it
+  std::vector<WorkerFailure> failures;    // of this node; not empty unless the cause lies elsewhere
+  std::optional<JobCause> elsewhere;      // the root cause, where another agent reported it
+  std::vector<NodeWords> lost_nodes{};    // what those said last, as far as it is known
+  std::optional<NodeWords> first_node{};  // what node 0 says of itself, where that is another
 };
 
 // The first failure that the agent did not cause itself and that has a cause of its own. One that says that

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/report/post_mortem.hpp"
+#include "launcher/report/node_words.hpp"
 
 namespace cpprun::launcher {
 

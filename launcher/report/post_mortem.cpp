@@ -232,6 +232,20 @@ void add_progress(Page& page, const Json& failures) {
   }
 }
 
+void add_lost_nodes(Page& page, const Json& lost) {
+  if (!lost.is_array()) return;
+  for (const Json& node : lost) {
+    page.heading("Last words of node " + text_at(node, "node") + " (" + text_at(node, "host") + "), " +
+                 text_at(node, "time"));
+    const Json& ranks = part(node, "ranks");
+    if (!ranks.is_array() || ranks.empty()) page.line("none of its workers had opened its progress page");
+    for (std::size_t i = 0; ranks.is_array() && i < ranks.size(); ++i) {
+      if (i == kMostGroups) return page.line("... more, in failure.json");
+      page.line(rank_of(ranks[i]) + ": " + text_at(ranks[i], "text"));
+    }
+  }
+}
+
 void add_stacks(Page& page, const Json& report) {
   const std::string stacks = text_at(report, "stacks");
   if (stacks.empty()) return;
@@ -242,6 +256,11 @@ void add_stacks(Page& page, const Json& report) {
   if (cut) lines.resize(kMostStackLines);
   for (const std::string& line : lines) page.line(line);
   if (cut) page.line("... more, in stacks.txt");
+}
+
+void add_differences(Page& page, const std::vector<std::string>& lines) {
+  if (!lines.empty()) page.heading("Differences between nodes");
+  for (const std::string& line : lines) page.line(line);
 }
 
 void add_node(Page& page, const Json& report) {
@@ -277,6 +296,8 @@ std::string post_mortem_json(const FailureReport& report, const NodeFacts& node,
   object["interpreter"] = report.interpreter;
   object["why"] = why(report);
   object["stacks"] = stacks;
+  object["differences"] =
+      report.first_node ? differences(node, *report.first_node) : std::vector<std::string>();
   object["node"]["versions"] = to_object(node.versions);
   object["node"]["limits"] = to_object(node.limits);
   object["node"]["environment"] = to_object(node.environment);
@@ -299,6 +320,8 @@ std::string post_mortem_page(const std::string& json) {
     add_stacks(page, report);
     add_words(page, failures);
   }
+  add_lost_nodes(page, part(report, "lost_nodes"));
+  add_differences(page, lines_at(report, "differences"));
   add_node(page, report);
   return page.take();
 }

@@ -2,21 +2,10 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "launcher/report/failure_report.hpp"
 
 namespace cpprun::launcher {
-
-using NamedValues = std::vector<std::pair<std::string, std::string>>;
-
-// What makes this node different from another one.
-struct NodeFacts {
-  NamedValues versions;     // of cpprun, kernel, Python, torch
-  NamedValues limits;       // of resources: "open files", "1024"
-  NamedValues environment;  // variables that matter to a job, secrets hidden
-};
 
 // The content of post_mortem.json: that of failure.json, with `node`, `stacks` (a text, which may be empty)
 // and why the root cause is taken for it.

@@ -45,6 +45,8 @@ struct ProgressReading {
   TimePoint section_since{};               // when it was entered
   std::string message;                     // one printable line, may be empty
   TimePoint message_since{};
+
+  bool operator==(const ProgressReading&) const = default;
 };
 
 // Reads a page of kProgressPageSize bytes, aligned as for std::uint64_t, that a worker may be writing; in a

@@ -30,6 +30,7 @@ class Exchanges : public ::testing::Test {
     std::vector<std::string> asked;  // why, each time
     std::vector<int> kept;           // numbers of the requests
     std::string evidence;
+    ProgressOfRanks progress;
     bool fails = false;
     bool hangs = false;
     std::unique_ptr<EvidenceExchange> exchange;
@@ -42,9 +43,13 @@ class Exchanges : public ::testing::Test {
       node.evidence = "of " + std::to_string(i);
       node.exchange = std::make_unique<EvidenceExchange>(
           io_.get_executor(), [this, &node](std::string why) { return capture(node, std::move(why)); },
-          [&node](int, int request, Gathered) { return keep(node, request); });
+          [&node](int, int request, Gathered) { return keep(node, request); },
+          WordsSource{"host " + std::to_string(i), [&node] { return node.progress; },
+                      [i] { return facts_of(i); }});
     }
   }
+
+  static NodeFacts facts_of(int node) { return {{{"torch", "2.1" + std::to_string(node)}}, {}, {}}; }
 
   awaitable<std::string> capture(Node& node, std::string why) {
     node.asked.push_back(std::move(why));
@@ -232,6 +237,63 @@ TEST_F(Exchanges, ANodeAloneAsksNobody) {
   EXPECT_THAT(gathered.by_node, ElementsAre(Pair(0, "of 0")));
   EXPECT_THAT(gathered.missing, IsEmpty());
   EXPECT_EQ(server_.connections(), 0u);
+}
+
+// Waits until the store holds so many keys.
+awaitable<void> until_written(Exchanges& test, std::int64_t keys) {
+  const Deadline limit = Deadline::after(kLong);
+  const std::unique_ptr<store::StoreClient> worker =
+      co_await store::StoreClient::connect(test.endpoint(), limit);
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  for (std::int64_t there = -1; there < keys && !limit.passed(); there = co_await worker->count()) {
+    timer.expires_after(milliseconds(1));
+    co_await timer.async_wait(asio::use_awaitable);
+  }
+}
+
+worker::ProgressReading at_step(std::int64_t step) {
+  worker::ProgressReading reading;
+  reading.step = step;
+  return reading;
+}
+
+TEST_F(Exchanges, TheLastWordsOfALostNodeAndTheFactsOfTheFirst) {
+  const auto story = [](Exchanges& test, std::vector<NodeWords>& heard) -> awaitable<void> {
+    co_await until_written(test, 3);
+    // Node 2 says nothing more.
+    test.nodes_[2].exchange->begin({});
+    (void)co_await test.nodes_[0].exchange->last_words({2});
+    heard = co_await test.nodes_[1].exchange->last_words({2});
+  };
+  for (int i = 0; i < 3; ++i) nodes_[i].progress[i] = at_step(10 + i);
+  std::vector<NodeWords> heard;
+  start({0, 1, 2});
+  play(story(*this, heard));
+  ASSERT_EQ(heard.size(), 2U);
+  EXPECT_EQ(heard[0].node, 0);
+  EXPECT_THAT(heard[0].facts.versions, ElementsAre(Pair("torch", "2.10")));
+  EXPECT_EQ(heard[1].node, 2);
+  EXPECT_EQ(heard[1].host, "host 2");
+  ASSERT_EQ(heard[1].ranks.size(), 1U);
+  EXPECT_EQ(heard[1].ranks[0].rank, 2);
+  EXPECT_THAT(heard[1].ranks[0].text, ::testing::HasSubstr("step 12"));
+  EXPECT_THAT(heard[1].facts.versions, IsEmpty());
+}
+
+// The first node's host may hold the store.
+TEST_F(Exchanges, WordsThatWereHeardOutliveTheStore) {
+  const auto story = [](Exchanges& test, std::vector<NodeWords>& heard) -> awaitable<void> {
+    co_await until_written(test, 2);
+    (void)co_await test.nodes_[1].exchange->last_words({0});
+    test.server_.stop();
+    heard = co_await test.nodes_[1].exchange->last_words({0});
+  };
+  for (int i = 0; i < 2; ++i) nodes_[i].progress[i] = at_step(10 + i);
+  std::vector<NodeWords> heard;
+  start({0, 1}, 2);
+  play(story(*this, heard));
+  ASSERT_EQ(heard.size(), 1U);
+  EXPECT_THAT(heard[0].ranks[0].text, ::testing::HasSubstr("step 10"));
 }
 
 TEST_F(Exchanges, AnotherAttemptIsAsOfNew) {

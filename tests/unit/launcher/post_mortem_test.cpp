@@ -117,6 +117,51 @@ TEST(PostMortem, ProgressIsShownWhereThereIsSome) {
   EXPECT_THAT(post_mortem_page(report.dump()), HasSubstr("Progress\n--------\n  0: phase train, step 12\n"));
 }
 
+TEST(NodeWords, TheyTravelAndAreQuoted) {
+  NodeWords words;
+  words.node = 1;
+  words.host = "b";
+  words.time = "2026-11-30T14:07:21.042Z";
+  words.ranks = {{4, "step 12, training", R"({"step":12})"}, {5, "step 11, \x1b[1mevaluating", "no JSON"}};
+  const std::optional<NodeWords> read = node_words_from(to_json(words));
+  ASSERT_TRUE(read);
+  FailureReport lost{"train.py", "", "a", "run1", 0, {}, JobCause::from_json("", "node 1 (b) was lost")};
+  lost.lost_nodes = {*read};
+  const json object = json::parse(to_json(lost));
+  EXPECT_EQ(object["lost_nodes"][0]["ranks"][0]["progress"]["step"], 12);
+  EXPECT_EQ(object["lost_nodes"][0]["ranks"][1]["progress"], nullptr);
+  const std::string page = post_mortem_page(post_mortem_json(lost, {}, ""));
+  EXPECT_THAT(page, HasSubstr("Last words of node 1 (b), 2026-11-30T14:07:21.042Z"));
+  EXPECT_THAT(page, HasSubstr("rank 4: step 12, training"));
+  EXPECT_THAT(page, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(to_text(lost), HasSubstr("  rank 4: step 12, training\n"));
+}
+
+TEST(NodeWords, WhatAnybodyMayWriteIsNone) {
+  for (const char* text :
+       {"", "{", "[]", "{}", R"({"node":"1"})",
+        R"({"node":1,"host":"b","time":"","ranks":[7],"versions":{},"limits":{},"environment":{}})",
+        R"({"node":1,"host":"b","time":"","ranks":{},"versions":[],"limits":{"a":1},"environment":0})"}) {
+    EXPECT_FALSE(node_words_from(text)) << text;
+  }
+}
+
+TEST(NodeFacts, DifferencesToAnotherNode) {
+  const NodeFacts own{{{"host", "a"}, {"torch", "2.15.0"}}, {{"open files", "1024"}}, {{"NCCL_DEBUG", ""}}};
+  NodeWords other;
+  other.host = "b";
+  other.facts = {{{"host", "b"}, {"torch", "2.14.0"}}, {{"open files", "1024"}}, {{"OMP_NUM_THREADS", "4"}}};
+  EXPECT_THAT(differences(own, other), ElementsAre("torch: 2.15.0 here, 2.14.0 on node 0 (b)",
+                                                   "NCCL_DEBUG: '' here, not set on node 0 (b)",
+                                                   "OMP_NUM_THREADS: not set here, 4 on node 0 (b)"));
+  FailureReport report{"train.py", "", "a", "run1", 0, {failure(1, Exited{1}, FailureClass::ExitCode, "it")},
+                       {}};
+  report.first_node = other;
+  EXPECT_THAT(
+      post_mortem_page(post_mortem_json(report, own, "")),
+      HasSubstr("Differences between nodes\n-------------------------\n  torch: 2.15.0 here, 2.14.0 on"));
+}
+
 TEST(NodeFacts, VariablesThatMatterWithoutSecrets) {
   EXPECT_THAT(
       variables_that_matter({"PATH=/bin", "HOME=/root", "NCCL_DEBUG=INFO", "HF_TOKEN=abc", "nothing",
