@@ -71,6 +71,11 @@ void Coordinator::lose(const std::string& id, TimePoint now) {
   if (peer != peers_.end() && !peer->second.dead) bury(peer->second, now);
 }
 
+bool Coordinator::hands_over() const {
+  return contested() && (stage_ == Stage::Ending || stage_ == Stage::Offering ||
+                         (stage_ == Stage::Gathering && enough_alive()));
+}
+
 void Coordinator::abandon(const std::string& why) {
   if (stage_ == Stage::Over) return;
   abandoned_ = true;

@@ -10,7 +10,9 @@ namespace {
 
 using Duration = HangLimits::Duration;
 
+constexpr double kLeastSeconds = 0.1;
 constexpr double kMostSeconds = 1e9;
+constexpr std::size_t kLongestSection = 63;  // of whose name a page has room
 constexpr double kDefaultStepFactor = 10;
 constexpr Duration kDefaultStepFloor = std::chrono::minutes(2);
 constexpr const char* kSection = "section.";
@@ -42,8 +44,8 @@ std::optional<double> positive_number(std::string_view text) {
 
 Duration seconds(const std::string& key, const std::string& text, const char* otherwise) {
   const std::optional<double> value = positive_number(text);
-  if (!value) {
-    throw HangLimitsError(key + "=" + text + " is not a positive number of seconds" + otherwise);
+  if (!value || *value < kLeastSeconds) {
+    throw HangLimitsError(key + "=" + text + " is not a number of seconds from 0.1 up" + otherwise);
   }
   return std::chrono::ceil<Duration>(std::chrono::duration<double>(*value));
 }
@@ -62,6 +64,10 @@ void set_step(HangLimits& limits, const std::string& text) {
 void set_section(HangLimits& limits, const std::string& key, const std::string& text) {
   const std::string name = key.substr(std::string_view(kSection).size());
   if (name.empty()) throw HangLimitsError("section. lacks the section's name, as in section.evaluate=600");
+  if (name.size() > kLongestSection) {
+    throw HangLimitsError("section." + name + " is too long: the first " + std::to_string(kLongestSection) +
+                          " bytes of a section's name count");
+  }
   limits.sections.erase(name);
   if (const std::optional<Duration> value = limit(key, text)) limits.sections.emplace(name, *value);
 }
@@ -97,17 +103,25 @@ HangLimits parse_hang_limits(const std::string& text) {
   if (trim(text) == "off") return {};
   HangLimits limits = with_learned_steps();
   bool first = true;
+  std::string of_learning;  // a setting that counts where steps are learned
   for (const std::string& part : split(text, ',')) {
     const std::string item = trim(part);
     const std::size_t equals = item.find('=');
     if (first && item == "on") {
       limits = defaults();
+    } else if (item == "on" || item == "off") {
+      throw HangLimitsError(item == "on" ? "'on' can only stand first" : "'off' can only stand alone");
     } else if (equals == std::string::npos) {
       throw HangLimitsError("'" + item + "' is not 'on', 'off' or a setting such as silence=60");
     } else {
-      set(limits, trim(item.substr(0, equals)), trim(item.substr(equals + 1)));
+      const std::string key = trim(item.substr(0, equals));
+      set(limits, key, trim(item.substr(equals + 1)));
+      if (key == "step_factor" || key == "step_floor") of_learning = key;
     }
     first = false;
+  }
+  if (!of_learning.empty() && !limits.learn_step) {
+    throw HangLimitsError(of_learning + " needs step=auto: a limit that is learned from the steps seen");
   }
   return limits;
 }

@@ -92,6 +92,7 @@ void HangPolicy::update(Record& record, const WorkerLook& look) {
     if (now.heartbeats != before.heartbeats) record.beat_at = clock_;
     if (now.section != before.section || now.section_entered != before.section_entered)
       record.section_at = clock_;
+    record.progressed = record.progressed || now.moved != before.moved;
     if (now.begun) time_step(record, now);
     record.progress = now;
   }
@@ -117,7 +118,7 @@ void HangPolicy::time_step(Record& record, const WorkerLook::Progress& progress)
   const std::int64_t steps = first ? 0 : progress.step - record.progress->step;
   if (steps > 0 && !record.paused_since) {
     record.longest_step = std::max<Duration>(record.longest_step, (clock_ - record.moved_at) / steps);
-    ++record.steps_timed;
+    record.steps_timed = static_cast<int>(std::min<std::int64_t>(kStepsToLearn, record.steps_timed + steps));
   }
   record.moved_at = clock_;
   record.paused_since = progress.pausing;
@@ -133,9 +134,9 @@ void HangPolicy::measure(Record& record, const WorkerLook& look, Duration window
   // From computing to waiting, or back: something went on.
   const bool changed = record.busy != computes;
   record.busy = computes;
-  record.quiet = !changed && !wrote_or_read(record.last, look) && !record.children_busy &&
-                 (!computes || (same_memory && same_frames));
-  record.children_busy = false;
+  record.quiet = !changed && !record.progressed && !wrote_or_read(record.last, look) &&
+                 !record.children_busy && (!computes || (same_memory && same_frames));
+  record.children_busy = record.progressed = false;
   record.last = look;
 }
 
@@ -191,6 +192,11 @@ std::optional<HangPolicy::Duration> HangPolicy::step_limit(const Record& record)
 }
 
 std::optional<Hang> HangPolicy::hang_by_page(const WorkerLook& look, const Record& record) const {
+  const Duration silent = clock_ - record.beat_at;
+  if (limits_.heartbeat && record.progress && record.progress->heartbeats > 0 &&
+      silent >= *limits_.heartbeat) {
+    return Hang{HangKind::Heartbeat, look.local_rank, past("gave no heartbeat", silent, *limits_.heartbeat)};
+  }
   const bool begun = record.progress && record.progress->begun;
   if (!begun) {
     const Duration waited = clock_ - record.started;
@@ -205,10 +211,6 @@ std::optional<Hang> HangPolicy::hang_by_page(const WorkerLook& look, const Recor
       return Hang{HangKind::Section, look.local_rank,
                   past("has been in section '" + progress.section + "'", waited, section->second)};
     }
-  }
-  const Duration silent = clock_ - record.beat_at;
-  if (limits_.heartbeat && progress.heartbeats > 0 && silent >= *limits_.heartbeat) {
-    return Hang{HangKind::Heartbeat, look.local_rank, past("gave no heartbeat", silent, *limits_.heartbeat)};
   }
   const std::optional<Duration> limit = step_limit(record);
   const Duration waited = clock_ - record.moved_at;

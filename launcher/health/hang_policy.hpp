@@ -93,6 +93,7 @@ class HangPolicy {
     WorkerLook last;  // at the start of the present window of activity
     double learned_rate = 0;
     bool children_busy = false;  // in the present window
+    bool progressed = false;     // likewise, as its page says; heartbeats are no progress
     bool quiet = false;
     bool busy = false;  // quiet, but computing
     std::set<std::uint64_t> stack_pointers;

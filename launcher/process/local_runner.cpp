@@ -221,6 +221,8 @@ void LocalRunner::send(int signal) {
     if (reaper_.end_of(worker.pid)) continue;
     led.insert(worker.pid);
     ::kill(-worker.pid, signal);
+    // One that is stopped would not hear of it before it is killed.
+    ::kill(-worker.pid, SIGCONT);
   }
   // What workers left behind, or moved out of their group, is not told of SIGUSR1 and the like, only to end.
   const int others = signal == SIGKILL ? SIGKILL : SIGTERM;
@@ -436,6 +438,8 @@ std::vector<WorkerStatus> LocalRunner::statuses() const {
     } else if (const std::optional<ProcessStat> stat = read_stat(worker.pid)) {
       status.process_state = stat->state;
     }
+    if (const std::optional<worker::ProgressReading> reading = pages_.reading(worker.ranks.local))
+      status.progress = worker::to_json(*reading, std::chrono::steady_clock::now());
     statuses.push_back(std::move(status));
   }
   return statuses;
@@ -451,14 +455,16 @@ std::vector<WorkerFailure> LocalRunner::failures() {
   std::vector<WorkerFailure> failed;
   std::optional<NodeEvidence> evidence;
   for (Worker& worker : workers_) {
-    std::optional<ProcessEnd> end = reaper_.end_of(worker.pid);
+    const std::optional<ProcessEnd> own = reaper_.end_of(worker.pid);
+    std::optional<ProcessEnd> end = own;
     if (worker.condemned_end) {
       // What counts is the moment, not what it did when it was told to end.
-      worker.condemned_end->status = end ? end->status : worker.condemned_end->status;
+      worker.condemned_end->status = own ? own->status : worker.condemned_end->status;
       end = worker.condemned_end;
     }
     if (!end || (!worker.condemned_end && succeeded(end->status))) continue;
     failed.push_back(failure_of(worker, *end));
+    failed.back().ended = own.has_value();
     judge_worker(worker, failed.back(), evidence);
   }
   return failed;

@@ -48,7 +48,7 @@ class OutputPump {
   async::Event& progressed() { return progressed_; }
 
   // The last bytes of the stream, at most kTailBytes.
-  static constexpr std::size_t kTailBytes = 64 * 1024;
+  static constexpr std::size_t kTailBytes = 256 * 1024;
   std::string tail() const;
 
  private:

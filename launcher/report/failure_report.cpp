@@ -18,6 +18,7 @@ using TimePoint = std::chrono::system_clock::time_point;
 
 constexpr std::size_t kRuleWidth = 60;
 constexpr std::size_t kTextTailLines = 20;
+constexpr std::size_t kLongestShown = 1'000;
 constexpr std::size_t kJsonTailLines = 200;
 constexpr const char* kAdviceOnNode =
     "Look at that node: whether it runs and can be reached, and what its own cpprun said last.";
@@ -48,12 +49,18 @@ std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
   return lines;
 }
 
+// A line of a terminal's few; the files have it whole.
+std::string shortened(const std::string& line) {
+  if (line.size() <= kLongestShown) return line;
+  std::size_t end = kLongestShown;
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) --end;  // no half character
+  return line.substr(0, end) + "... (" + std::to_string(line.size()) + " bytes)";
+}
+
 std::string indented(const std::string& text) {
   std::string result;
-  for (const char c : text) {
-    result += c;
-    if (c == '\n') result += "  ";
-  }
+  for (const std::string& line : split(text, '\n'))
+    result += (result.empty() ? "" : "\n  ") + shortened(line);
   return result;
 }
 
@@ -66,6 +73,7 @@ std::string traceback(const WorkerFailure& failure) {
 // torchrun's spelling: a signal is a negative exit code with its name behind it.
 std::string exit_code_text(const WorkerFailure& failure) {
   const std::string pid = " (pid: " + std::to_string(failure.pid) + ") ";
+  if (!failure.ended) return "<none yet>" + pid;
   if (const Exited* exited = std::get_if<Exited>(&failure.status)) return std::to_string(exited->code) + pid;
   const int signal = std::get<Signaled>(failure.status).signal;
   return std::to_string(-signal) + pid + "(" + signal_name(signal) + ")";
@@ -110,7 +118,7 @@ std::string root_text(const FailureReport& report, const WorkerFailure& root) {
   const std::vector<std::string> tail = last_lines(root.stderr_tail, kTextTailLines);
   if (!tail.empty()) {
     text += "  stderr    : (last lines)\n";
-    for (const std::string& line : tail) text += "    " + line + "\n";
+    for (const std::string& line : tail) text += "    " + shortened(line) + "\n";
   }
   return text;
 }
@@ -140,6 +148,7 @@ json to_object(const WorkerFailure& failure, const std::string& host) {
       {"progress",
        failure.progress ? json::parse(worker::to_json(*failure.progress, failure.moment)) : json(nullptr)},
   };
+  if (!failure.ended) return object;
   if (const Exited* exited = std::get_if<Exited>(&failure.status)) {
     object["exit_code"] = exited->code;
   } else {

@@ -22,6 +22,7 @@ struct WorkerFailure {
   WorkerRanks ranks{};
   pid_t pid = 0;
   ExitStatus status;
+  bool ended = true;              // else the agent counts it as failed, and `status` means nothing yet
   int exec_error = 0;             // errno of a failed exec, else 0
   bool stopped_by_agent = false;  // ended after the agent had told it to
   std::string condemned;          // why the agent counted it as failed; empty: it failed by itself
@@ -63,8 +64,8 @@ struct FailureReport {
   std::string host;
   std::string run_id;
   int attempt = 0;
-  std::vector<WorkerFailure> failures;    // of this node; not empty unless the cause lies elsewhere
-  std::optional<JobCause> elsewhere;      // the root cause, where another agent reported it
+  std::vector<WorkerFailure> failures{};    // of this node; not empty unless the cause lies elsewhere
+  std::optional<JobCause> elsewhere{};      // the root cause, where another agent reported it
   std::vector<NodeWords> lost_nodes{};    // what those said last, as far as it is known
   std::optional<NodeWords> first_node{};  // what node 0 says of itself, where that is another
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 
 #include "launcher/report/failure_report.hpp"
 #include "launcher/text.hpp"
@@ -10,7 +11,6 @@ namespace cpprun::launcher {
 namespace {
 
 constexpr std::size_t kMostLines = 200;
-constexpr std::size_t kMostBytes = 64 * 1024;
 constexpr std::size_t kLongestLine = 4 * 1024;
 // Without a statement of its own a worker's last words are these.
 constexpr std::size_t kLastWords = 30;
@@ -40,8 +40,8 @@ bool is_warning(const std::string& line) {
   return logged || line.find("Warning: ") != std::string::npos || begins(line, "[W ");
 }
 
-std::vector<std::string> last_lines(std::string text) {
-  if (text.size() > kMostBytes) text.erase(0, text.size() - kMostBytes);
+// None longer than kLongestLine.
+std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (const std::string& raw : split(text, '\n')) {
     std::string line = without_rank(raw.substr(0, kLongestLine));
@@ -49,8 +49,34 @@ std::vector<std::string> last_lines(std::string text) {
     lines.push_back(std::move(line));
   }
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  return lines;
+}
+
+std::vector<std::string> last_lines(const std::string& text) {
+  std::vector<std::string> lines = lines_of(text);
   if (lines.size() > kMostLines) lines.erase(lines.begin(), lines.end() - kMostLines);
   return lines;
+}
+
+// How far a line is indented, in an exception group's frame too ("  |   File ...").
+std::size_t indentation(const std::string& line) {
+  return std::min(line.find_first_not_of(" |"), line.size());
+}
+
+// Without the frames of tracebacks: their lines of source hold words of the program, not of what happened.
+std::vector<std::string> without_frames(const std::vector<std::string>& lines) {
+  std::vector<std::string> left;
+  std::optional<std::size_t> frame;
+  for (const std::string& line : lines) {
+    const std::size_t indent = indentation(line);
+    const bool is_frame =
+        line.compare(indent, 6, "File \"") == 0 && line.find("\", line ", indent) != std::string::npos;
+    if (is_frame) frame = indent;
+    if (is_frame || (frame && indent > *frame)) continue;
+    frame.reset();
+    left.push_back(line);
+  }
+  return left;
 }
 
 // An exception that was raised while another was handled, or because of it, stands behind that one.
@@ -104,10 +130,13 @@ std::string last_word(const std::vector<std::string>& lines) {
   return "";
 }
 
+// A message begins with what counts.
 void take_record(Testimony& testimony, const worker::ErrorRecord& record) {
-  testimony.statement = last_lines(record.message);
+  testimony.statement = lines_of(record.message);
+  if (testimony.statement.size() > kMostLines) testimony.statement.resize(kMostLines);
   testimony.error = testimony.statement.empty() ? "" : testimony.statement.front();
-  for (std::string& line : last_lines(record.callstack)) testimony.statement.push_back(std::move(line));
+  for (std::string& line : without_frames(last_lines(record.callstack)))
+    testimony.statement.push_back(std::move(line));
 }
 
 void take_stderr(Testimony& testimony) {
@@ -123,8 +152,9 @@ void take_stderr(Testimony& testimony) {
   }
   if (testimony.error.empty()) testimony.error = last_word(lines);
   if (start >= lines.size()) start = lines.size() - std::min(lines.size(), kLastWords);
-  for (std::size_t i = start; i < lines.size(); ++i) {
-    if (!is_warning(lines[i])) testimony.statement.push_back(lines[i]);
+  const std::vector<std::string> last(lines.begin() + static_cast<std::ptrdiff_t>(start), lines.end());
+  for (std::string& line : without_frames(last)) {
+    if (!is_warning(line)) testimony.statement.push_back(std::move(line));
   }
 }
 

@@ -29,6 +29,8 @@ constexpr std::chrono::seconds kReportLimit(10);
 constexpr std::size_t kMaxUnsent = 8U << 20;
 // For the agents to take the last word.
 constexpr std::chrono::milliseconds kFarewellLimit(5000);
+constexpr std::chrono::milliseconds kHandOverLimit(2000);
+constexpr std::chrono::milliseconds kHandOverPause(5);
 // Between two decisions: so many times what one takes, and the least that is worth a timer.
 constexpr int kPausePerDecision = 4;
 constexpr std::chrono::microseconds kShortestPause(200);
@@ -342,6 +344,12 @@ awaitable<bool> Council::nobody_leads_at(int endpoint) {
 // ---- the end
 
 awaitable<void> Council::say_farewell(std::string why) {
+  asio::steady_timer timer(executor_);
+  const Deadline handed_over = Deadline::after(kHandOverLimit);
+  while (coordinator_.hands_over() && !handed_over.passed()) {
+    timer.expires_after(kHandOverPause);
+    co_await timer.async_wait(async::use_error);
+  }
   const Deadline limit = Deadline::after(kFarewellLimit);
   coordinator_.abandon(why);
   heard_.notify_all();

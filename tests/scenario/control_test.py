@@ -7,6 +7,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import unittest
 
 from harness import BIN, LIMIT, ScenarioTest, free_port, until
@@ -108,6 +109,16 @@ class Status(ControlTest):
         os.kill(sleeper, signal.SIGSTOP)
         self.assertTrue(until(lambda: states() == [("ended", 0), ("stopped", None)]), states())
         os.kill(sleeper, signal.SIGCONT)
+        self.stop(job)
+
+    def test_shows_the_workers_progress(self):
+        self.write("w.py", "import os, time, cpprun_progress\ncpprun_progress.step(12)\n"
+                           "open('up', 'w').close()\ntime.sleep(300)\n")
+        job = self.start("--nproc-per-node=1", "w.py", env={"PYTHON_EXEC": sys.executable})
+        self.wait_for_files("up")
+        (worker,) = self.status(job.pid)["workers"]
+        self.assertEqual(worker["progress"]["step"], 12)
+        self.assertIn("step=12", self.ctl("status", job.pid))
         self.stop(job)
 
     def test_tells_of_restarts(self):

@@ -270,6 +270,16 @@ while :; do sleep 300 & wait $!; done
         self.assertEqual(job.end(), 128 + signal.SIGTERM)
         self.assert_nothing_left(job)
 
+    def test_a_stopped_worker_hears_the_signal_too(self):
+        self.script("w.sh", "trap 'touch $CASE/told; exit 0' TERM; touch $CASE/up; while :; do sleep 0.1; done")
+        job = self.start("--shutdown-timeout=600", "./w.sh")
+        self.wait_for_files("up")
+        (worker,) = [pid for pid in job.alive() if pid not in (job.pid, job.agent()) and os.getpgid(pid) == pid]
+        os.kill(worker, signal.SIGSTOP)
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.end(), 143)
+        self.wait_for_files("told")
+
     def test_second_control_c_ends_now(self):
         self.script("w.sh", "trap '' INT TERM; touch $CASE/up\nwhile :; do sleep 300; done")
         job = self.start("--shutdown-timeout=1000", "./w.sh")

@@ -186,6 +186,15 @@ class PythonModule(ProgressTest):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("'sleeping' is no phase of a worker", done.stdout)
 
+    def test_whatever_a_script_says_is_taken(self):
+        job = self.run_python("progress.step(1.5)\nprogress.step(2 ** 70)\nprogress.collective('x')\n"
+                              "progress.step(float('nan'))\nprogress.step(True)\nprogress.section(None)\n"
+                              "progress.message(b'bytes')\nprogress.message(3)\nprogress.step(7.9)\n"
+                              "os.kill(os.getpid(), 9)", "--log-dir=logs")
+        self.assertEqual(job.code, 1)
+        progress = self.cause()["progress"]
+        self.assertEqual((progress["step"], progress["section"], progress["message"]), (7, "None", "3"))
+
     def test_scopes_restore_what_was_before(self):
         job = self.run_python("progress.phase('training')\nwith progress.section('epoch'):\n"
                               "    with progress.section('forward'), progress.phase('evaluating'): pass\n"

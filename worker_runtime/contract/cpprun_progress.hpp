@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "cpprun_progress.h"
 
@@ -36,8 +37,14 @@ inline void collective(std::int64_t sequence) {
 inline void section(const char* name) {
   cpprun_progress_section(name);
 }
+inline void section(const std::string& name) {
+  section(name.c_str());
+}
 inline void message(const char* text) {
   cpprun_progress_message(text);
+}
+inline void message(const std::string& text) {
+  message(text.c_str());
 }
 // Returns the phase before.
 inline Phase phase(Phase now) {
@@ -60,6 +67,7 @@ class PhaseScope {
 class Section {
  public:
   explicit Section(const char* name) { cpprun_progress_enter(name, &outer_); }
+  explicit Section(const std::string& name) : Section(name.c_str()) {}
   ~Section() { cpprun_progress_leave(&outer_); }
   Section(const Section&) = delete;
   Section& operator=(const Section&) = delete;

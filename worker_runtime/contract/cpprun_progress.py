@@ -13,7 +13,8 @@ and quotes it when the worker has failed, however it ended. A call costs about a
 not started by cpprun nothing happens. Importing this module also lets the agent ask for the stacks of all Python
 threads, by a signal that nothing else uses.
 
-Calls may come from any thread; phase and section are the process's, meant for the thread that trains. Of a worker's
+No call ends the script for what it is given: a number is made a whole one, anything is made a text; only an unknown
+phase raises ValueError. Calls may come from any thread; phase and section are the process's, meant for the thread that trains. Of a worker's
 processes the first that imports this owns the page for as long as it lives; children that it forks are silent.
 """
 import faulthandler
@@ -37,6 +38,8 @@ _VERSION, _PID, _PHASE, _STACKS_SIGNAL = 2, 3, 4, 5
 _MAGIC_VALUE, _VERSION_VALUE = 0x67706E7572707063, 1
 _SECTION, _SECTION_AT = struct.Struct("=q64s"), (128, 200)
 _MESSAGE, _MESSAGE_AT = struct.Struct("=q504s"), (512, 1024)
+
+_LARGEST = 1 << 63
 
 _PHASE_NUMBERS = {name: number for number, name in enumerate(PHASES)}
 
@@ -66,6 +69,20 @@ def _write(entry, places, count, since, text):
         _lock.release()
 
 
+def _whole(number):
+    """A training script does not end because it counts in floats or tensors: what counts is that it changes."""
+    if type(number) is int and -_LARGEST <= number < _LARGEST:
+        return number
+    try:
+        return int(number) % _LARGEST
+    except (TypeError, ValueError, OverflowError):  # no number, not a number, infinite
+        return hash(str(number)) % _LARGEST
+
+
+def _bytes(text):
+    return text if isinstance(text, bytes) else str(text).encode("utf-8", "replace")
+
+
 def heartbeat():
     """This process still runs; no progress by itself. May come from a thread of its own."""
     _words[_LAST_HEARTBEAT] = monotonic_ns()
@@ -74,19 +91,19 @@ def heartbeat():
 
 def step(number):
     """Step `number` of the training was done, or begun: what matters is that it changes. From 0."""
-    _words[_STEP] = number
+    _words[_STEP] = _whole(number)
     _words[_LAST_PROGRESS] = monotonic_ns()
 
 
 def collective(sequence):
     """The collective of this number, from 0, is about to begin. Ranks that count alike can be compared."""
-    _words[_COLLECTIVE] = sequence
+    _words[_COLLECTIVE] = _whole(sequence)
     _words[_LAST_PROGRESS] = monotonic_ns()
 
 
 def message(text):
     """A word for people, of which the first 503 bytes count; "": none. No progress by itself."""
-    _write(_MESSAGE, _MESSAGE_AT, _MESSAGE_COUNT, monotonic_ns(), text.encode("utf-8", "replace")[:503])
+    _write(_MESSAGE, _MESSAGE_AT, _MESSAGE_COUNT, monotonic_ns(), _bytes(text)[:503])
 
 
 def phase(name):
@@ -113,7 +130,7 @@ def section(name):
     """
     outer = _SECTION.unpack_from(_page, _SECTION_AT[_words[_SECTION_COUNT] & 1])
     now = monotonic_ns()
-    _write(_SECTION, _SECTION_AT, _SECTION_COUNT, now, name.encode("utf-8", "replace")[:63])
+    _write(_SECTION, _SECTION_AT, _SECTION_COUNT, now, _bytes(name)[:63])
     _words[_LAST_PROGRESS] = now
     return _Scope(_leave_section, outer)
 

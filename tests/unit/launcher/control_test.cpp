@@ -396,7 +396,8 @@ TEST(StacksJson, HoldsWhatEachNodeToldAndTheRanksTogether) {
   RankStacks there;
   there.rank = 1;
   const std::string both = stacks_json(
-      {{{0, evidence_to_json({here}, 1 << 20)}, {1, evidence_to_json({there}, 1 << 20)}, {2, "garbage"}}, {3}});
+      {{{0, evidence_to_json({here}, 1 << 20)}, {1, evidence_to_json({there}, 1 << 20)}, {2, "garbage"}},
+       {3}});
   EXPECT_THAT(both, HasSubstr(R"({"text":"2 ranks (0-1) are without a stack)"));
   EXPECT_THAT(both, HasSubstr(R"({"group_rank":1,"evidence":{"stacks":[{)"));
   EXPECT_THAT(both, HasSubstr(R"({"group_rank":2,"evidence":null})"));

@@ -262,8 +262,9 @@ TEST_F(Exchanges, TheLastWordsOfALostNodeAndTheFactsOfTheFirst) {
     co_await until_written(test, 3);
     // Node 2 says nothing more.
     test.nodes_[2].exchange->begin({});
-    (void)co_await test.nodes_[0].exchange->last_words({2});
-    heard = co_await test.nodes_[1].exchange->last_words({2});
+    const std::vector<int> lost(1, 2);
+    (void)co_await test.nodes_[0].exchange->last_words(lost);
+    heard = co_await test.nodes_[1].exchange->last_words(lost);
   };
   for (int i = 0; i < 3; ++i) nodes_[i].progress[i] = at_step(10 + i);
   std::vector<NodeWords> heard;
@@ -284,9 +285,10 @@ TEST_F(Exchanges, TheLastWordsOfALostNodeAndTheFactsOfTheFirst) {
 TEST_F(Exchanges, WordsThatWereHeardOutliveTheStore) {
   const auto story = [](Exchanges& test, std::vector<NodeWords>& heard) -> awaitable<void> {
     co_await until_written(test, 2);
-    (void)co_await test.nodes_[1].exchange->last_words({0});
+    const std::vector<int> lost(1, 0);
+    (void)co_await test.nodes_[1].exchange->last_words(lost);
     test.server_.stop();
-    heard = co_await test.nodes_[1].exchange->last_words({0});
+    heard = co_await test.nodes_[1].exchange->last_words(lost);
   };
   for (int i = 0; i < 2; ++i) nodes_[i].progress[i] = at_step(10 + i);
   std::vector<NodeWords> heard;

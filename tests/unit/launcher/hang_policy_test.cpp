@@ -39,11 +39,33 @@ TEST(HangLimits, AreShownAsTheyAreRead) {
 }
 
 TEST(HangLimits, RefuseWhatIsNone) {
-  for (const char* text : {"", "yes", "silence", "silence=", "silence=0", "silence=-1", "silence=nan",
-                           "silence=1x", "silence=1e30", "step=later", "step_factor=0.5", "step_factor=off",
-                           "section.=3", "section.a=x", "colour=3", "silence=1,on", "silence=1,,step=2"}) {
+  for (const char* text : {"",
+                           "yes",
+                           "silence",
+                           "silence=",
+                           "silence=0",
+                           "silence=-1",
+                           "silence=nan",
+                           "silence=1x",
+                           "silence=1e30",
+                           "step=later",
+                           "step_factor=0.5",
+                           "step_factor=off",
+                           "section.=3",
+                           "step_factor=3",
+                           "step_floor=2",
+                           "step=9,step_factor=3",
+                           "silence=0.001",
+                           "off,silence=3",
+                           "on,on",
+                           "section.a=x",
+                           "colour=3",
+                           "silence=1,on",
+                           "silence=1,,step=2"}) {
     EXPECT_THROW(parse_hang_limits(text), HangLimitsError) << text;
   }
+  EXPECT_NO_THROW(parse_hang_limits("section." + std::string(63, 'x') + "=3"));
+  EXPECT_THROW(parse_hang_limits("section." + std::string(64, 'x') + "=3"), HangLimitsError);
 }
 
 TEST(HangLimits, OfSleepInTheKernelMayBeTorchruns) {
@@ -129,6 +151,17 @@ TEST(HangBySilence, IsNoneWhileAnyWorkerDoesAnything) {
          look.stack_pointer = static_cast<std::uint64_t>(look.cpu_time.count());
        }},
       {"waits for a child that computes", [](WorkerLook& look) { look.children_busy = true; }},
+      {"makes progress by its page, in one place",
+       [](WorkerLook& look) {
+         look.cpu_time += 200ms;
+         look.stack_pointer = 0x7ffc0000;
+         step(look);
+       }},
+      {"enters sections",
+       [](WorkerLook& look) {
+         step(look);
+         look.progress->step = 0;
+       }},
       {"is traced", [](WorkerLook& look) { look.traced = true; }}};
   for (const auto& [sign, act] : kSigns) {
     Workers workers("silence=10");
@@ -158,6 +191,16 @@ TEST(HangBySilence, ALoopThatGetsNowhereIsFoundAndBlamed) {
   });
   ASSERT_TRUE(hang);
   EXPECT_EQ(hang->local_rank, 1);
+}
+
+TEST(HangBySilence, HeartbeatsAreNoActivity) {
+  Workers workers("silence=10");
+  EXPECT_FALSE(workers.run(5s, compute));
+  EXPECT_TRUE(workers.run(60s, [](WorkerLook& look) {
+    WorkerLook::Progress progress = look.progress.value_or(WorkerLook::Progress());
+    ++progress.heartbeats;
+    look.progress = progress;
+  })) << "a thread of its own may give them";
 }
 
 TEST(HangBySilence, OneThatIsStoppedIsBlamedAndAllStoppedIsNone) {
@@ -240,6 +283,16 @@ TEST(HangBySteps, LearnsTheLimitFromTheStepsSeen) {
   EXPECT_LE(workers.passed - from, 12s);
 }
 
+TEST(HangBySteps, LearnsFromAFewStepsThatOneLookSees) {
+  Workers workers("step=auto,step_factor=5,step_floor=3");
+  EXPECT_FALSE(workers.run(400ms, step));
+  EXPECT_FALSE(workers.run(200ms, [](WorkerLook& look) {
+    step(look);
+    look.progress->step += 4;
+  }));
+  EXPECT_TRUE(workers.run(60s, nothing));
+}
+
 TEST(HangBySteps, DoesNotCountPauses) {
   Workers workers("step=10");
   EXPECT_FALSE(workers.run(10s, step));
@@ -305,6 +358,18 @@ TEST(HangByHeartbeat, IsOfOneThatHadSome) {
   ASSERT_TRUE(hang);
   EXPECT_EQ(hang->kind, HangKind::Heartbeat);
   EXPECT_EQ(hang->local_rank, 1);
+}
+
+TEST(HangByHeartbeat, NeedsNoOtherProgress) {
+  Workers workers("heartbeat=10");
+  EXPECT_FALSE(workers.run(60s, [](WorkerLook& look) {
+    WorkerLook::Progress progress = look.progress.value_or(WorkerLook::Progress());
+    ++progress.heartbeats;
+    look.progress = progress;
+  }));
+  const std::optional<Hang> hang = workers.run(60s, compute);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->kind, HangKind::Heartbeat);
 }
 
 TEST(EvidenceRequest, RoundTrip) {

@@ -208,6 +208,48 @@ TEST(Verdict, WarningsAroundATracebackAreNoStatement) {
   EXPECT_EQ(verdict.evidence.front(), "ValueError: bad shape");
 }
 
+// What the program says in its source did not happen.
+TEST(Verdict, SourceLinesOfATracebackAreNoStatement) {
+  const std::string frames =
+      "Traceback (most recent call last):\n"
+      "  File \"/a/train.py\", line 3, in <module>\n"
+      "    if \"CUDA out of memory\" in msg or raise_it(\n"
+      "        \"No space left on device\"):\n"
+      "       ^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+      "  File \"/a/train.py\", line 1, in address_already_in_use\n"
+      "    raise MemoryError if x == \"Address already in use\" else RuntimeError(msg)\n";
+  const Verdict said = judged(ended(Exited{1}, frames + "RuntimeError: the config is wrong\n"));
+  EXPECT_EQ(said.cls, Class::Exception);
+  EXPECT_EQ(said.evidence.front(), "RuntimeError: the config is wrong");
+  EXPECT_EQ(
+      class_of(recorded("RuntimeError: the config is wrong", frames + "RuntimeError: the config is wrong")),
+      "exception");
+  const Verdict memory = judged(ended(Exited{1}, frames + "MemoryError\n"));
+  EXPECT_EQ(memory.cls, Class::OutOfMemory);
+  EXPECT_EQ(memory.evidence.front(), "MemoryError");
+}
+
+TEST(Verdict, SourceLinesInAnExceptionGroupAreNone) {
+  const std::string said =
+      "  + Exception Group Traceback (most recent call last):\n"
+      "  |   File \"/a/train.py\", line 9, in <module>\n"
+      "  |     raise ExceptionGroup(\"No space left on device\", errors)\n"
+      "  | ExceptionGroup: two (2 sub-exceptions)\n"
+      "  +-+---------------- 1 ----------------\n"
+      "    | ValueError: bad shape\n"
+      "    +------------------------------------\n";
+  EXPECT_EQ(class_of(ended(Exited{1}, said)), "exception");
+}
+
+TEST(Verdict, ALongMessageKeepsItsBeginning) {
+  const std::string keys(200'000, 'k');
+  const Verdict verdict = judged(recorded("RuntimeError: Error(s) in loading state_dict\n" + keys, ""));
+  EXPECT_EQ(verdict.evidence.front(), "RuntimeError: Error(s) in loading state_dict");
+  const std::string line = "RuntimeError: Missing key(s): " + keys;
+  EXPECT_EQ(judged(recorded(line, "")).evidence.front().substr(0, 30), line.substr(0, 30));
+  EXPECT_EQ(class_of(ended(Exited{1}, traceback(line))), "exception");
+}
+
 TEST(Verdict, WhatCpprunItselfDid) {
   WorkerFailure stopped = ended(Signaled{SIGTERM});
   stopped.stopped_by_agent = true;

@@ -7,6 +7,7 @@ namespace cpprun::rendezvous::walks {
 namespace {
 
 constexpr milliseconds kFarewellLimit(5000);
+constexpr milliseconds kHandOverLimit(2000);
 
 CoordinatorRules rules_at(CoordinatorRules rules, int host) {
   rules.own_endpoint = host;
@@ -244,7 +245,8 @@ void Agent::close(const std::string& why) {
   link_.report_changed();
   link_.stop();
   farewell_limit_ = now() + kFarewellLimit;
-  if (council_) council_->say_farewell("the agent that led the run has ended: " + why);
+  if (council_)
+    council_->say_farewell("the agent that led the run has ended: " + why, now() + kHandOverLimit);
 }
 
 void Agent::await_farewell() {

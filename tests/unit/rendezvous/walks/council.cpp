@@ -8,6 +8,7 @@ namespace {
 constexpr seconds kReportLimit(10);
 constexpr milliseconds kLookLimit(2000);
 constexpr milliseconds kLookPause(300);
+constexpr milliseconds kHandOverPause(5);
 
 }  // namespace
 
@@ -157,7 +158,12 @@ void Council::looked(Look& look, bool nobody) {
   look.alarm->set(time_.now() + kLookPause);
 }
 
-void Council::say_farewell(const std::string& why) {
+void Council::say_farewell(const std::string& why, TimePoint limit) {
+  if (coordinator_.hands_over() && now() < limit) {
+    time_.at(time_.now() + kHandOverPause,
+             [this, why, limit] { patiently([this, why, limit] { say_farewell(why, limit); }); });
+    return;
+  }
   coordinator_.abandon(why);
   soon();
 }

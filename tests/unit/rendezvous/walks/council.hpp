@@ -19,7 +19,8 @@ class Council : public Party {
           const Membership& own_agent, const std::map<int, Network::Listener>& listeners);
 
   void receive(Connection& connection, const Message& message) override;
-  void say_farewell(const std::string& why);
+  // `limit`: for a round that is about to come.
+  void say_farewell(const std::string& why, TimePoint limit);
   bool everyone_has_left() const { return by_id_.empty(); }
   const Coordinator& coordinator() const { return coordinator_; }
 
