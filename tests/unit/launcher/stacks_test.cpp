@@ -157,6 +157,24 @@ TEST(StackClusters, NativeFramesSayWhatPythonsDoNot) {
       "rank 0 sleeps: step at train.py:12");
 }
 
+TEST(StackClusters, PythonsNamesAreShownAsTheyAre) {
+  for (const char* name : {"<module>", "<lambda>", "<listcomp>", "step.<locals>.inner"}) {
+    EXPECT_EQ(summary({python_rank(0, {python(name, 12)}, {native("clock_nanosleep")})}),
+              std::string("rank 0 sleeps: ") + name + " at train.py:12");
+  }
+}
+
+TEST(StackClusters, FunctionsOfPythonItselfTellNothing) {
+  const StackFrame interpreter = native("builtin_exec", "/usr/bin/python3.11");
+  const StackFrame library = native("run_mod", "/usr/lib/libpython3.11.so.1.0");
+  for (const char* name : {"_PyEval_EvalFrameDefault", "cfunction_call", "PyObject_Call", "PyEval_EvalCode"}) {
+    EXPECT_EQ(summary({rank_in(0, {native("clock_nanosleep"), interpreter, library, native(name),
+                                   native("at::matmul(X)")})}),
+              "rank 0 sleeps: at::matmul in train");
+  }
+  EXPECT_EQ(summary({rank_in(0, {native("clock_nanosleep"), interpreter})}), "rank 0 sleeps");
+}
+
 TEST(StackClusters, StatesOfTheKernelGoFirst) {
   RankStacks stuck = rank_in(1, {native("read"), native("main")}, "D");
   stuck.threads.front().wchan = "rpc_wait_bit_killable";
