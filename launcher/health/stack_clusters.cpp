@@ -197,7 +197,10 @@ std::string to_text(const std::vector<StackCluster>& clusters) {
 }
 
 std::string to_text(const std::vector<RankStacks>& ranks) {
-  std::string text = to_text(cluster_stacks(ranks));
+  const bool missing =
+      std::any_of(ranks.begin(), ranks.end(), [](const RankStacks& rank) { return rank.python_missing; });
+  std::string text = missing ? std::string(kHowToGetPython) + "\n\n" : "";
+  text += to_text(cluster_stacks(ranks));
   for (const RankStacks& rank : ranks) text.append("\n").append(to_text(rank));
   return text;
 }

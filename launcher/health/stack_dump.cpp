@@ -130,6 +130,9 @@ class Dump {
       const ToolOutput output = co_await run_tool(io_, std::move(tool), kMostOutput, limit);
       stacks.python = parse_py_spy(output.text, target.pid);
     }
+    if (stacks.python.empty() && target.python_signal == 0) {
+      stacks.python_missing = runs_python(target.pid, process.command);
+    }
     if (!stacks.python.empty() || target.python_signal == 0) co_return;
     // It may only just be falling back into its stop.
     if (!process.threads.empty() && process.threads.front().state == 'T') {

@@ -151,6 +151,18 @@ TEST_F(StackDump, PythonsOwnFramesComeThroughFaulthandler) {
   EXPECT_EQ(child.read_line(), "undisturbed");
 }
 
+TEST_F(StackDump, APythonWithoutFramesOfItsOwnSaysHowToGetThem) {
+  const std::string script = write("script.py", kScript);
+  const Victim python({PYTHON, script, write("python.txt", "")});
+  const Victim other(victim("threads"));
+  StackTools tools = tools_with("");
+  tools.environment = {"PATH=" + folder_.string()};
+  const std::vector<RankStacks> stacks =
+      dump({{0, 0, python.pid(), 0, ""}, {1, 1, other.pid(), 0, ""}}, tools);
+  EXPECT_TRUE(stacks.at(0).python_missing);
+  EXPECT_FALSE(stacks.at(1).python_missing);
+}
+
 TEST_F(StackDump, NoSignalGoesToAProcessThatDidNotRegister) {
   const std::string file = write("python.txt", "");
   const Victim child(victim("threads"));

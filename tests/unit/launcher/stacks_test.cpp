@@ -16,6 +16,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 StackFrame native(const std::string& function, const std::string& module = "/usr/bin/train") {
   return {function, module, 0x10, "", 0};
@@ -167,7 +169,8 @@ TEST(StackClusters, PythonsNamesAreShownAsTheyAre) {
 TEST(StackClusters, FunctionsOfPythonItselfTellNothing) {
   const StackFrame interpreter = native("builtin_exec", "/usr/bin/python3.11");
   const StackFrame library = native("run_mod", "/usr/lib/libpython3.11.so.1.0");
-  for (const char* name : {"_PyEval_EvalFrameDefault", "cfunction_call", "PyObject_Call", "PyEval_EvalCode"}) {
+  for (const char* name :
+       {"_PyEval_EvalFrameDefault", "cfunction_call", "PyObject_Call", "PyEval_EvalCode"}) {
     EXPECT_EQ(summary({rank_in(0, {native("clock_nanosleep"), interpreter, library, native(name),
                                    native("at::matmul(X)")})}),
               "rank 0 sleeps: at::matmul in train");
@@ -293,6 +296,15 @@ TEST(StackText, WhatAPersonReads) {
             "    #0  f() in train\n"
             "    #1  train+0x10\n");
   EXPECT_EQ(to_text(native("f\x1b[2J")), "f\\x1b[2J in train");
+}
+
+TEST(StackText, HowToGetPythonsFramesIsSaidOnceForAll) {
+  std::vector<RankStacks> ranks{everything(), everything()};
+  EXPECT_THAT(to_text(ranks), Not(HasSubstr("import cpprun_progress")));
+  ranks.back().python_missing = true;
+  EXPECT_TRUE(rank_stacks_from_json(to_json(ranks.back()))->python_missing);
+  EXPECT_THAT(to_text(ranks), StartsWith(std::string(kHowToGetPython) + "\n\n2 ranks"));
+  EXPECT_THAT(to_text(ranks.back()), HasSubstr(std::string("  a note\n  ") + kHowToGetPython + "\n"));
 }
 
 TEST(Faulthandler, ThreadsAndFrames) {
