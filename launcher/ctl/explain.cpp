@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/report/post_mortem.hpp"
+#include "worker_runtime/contract/printable_text.hpp"
 
 namespace cpprun::launcher {
 namespace {
@@ -24,6 +25,11 @@ struct Found {
   std::string text;
   std::string time;  // of the failure, as ISO-8601 in UTC: earlier ones sort before
 };
+
+// Folders may be anybody's, and so may their names.
+std::string shown(const fs::path& path) {
+  return worker::printable(path.string());
+}
 
 // Nothing for what is no regular file or cannot be read.
 std::optional<std::string> content_of(const fs::path& file) {
@@ -85,7 +91,7 @@ int print(const Found& report, std::ostream& out, std::ostream& trouble) {
     out << post_mortem_page(report.text);
     return 0;
   } catch (const std::invalid_argument& error) {
-    trouble << "cpprunctl: " << report.file.string() << " cannot be explained: " << error.what() << "\n";
+    trouble << "cpprunctl: " << shown(report.file) << " cannot be explained: " << error.what() << "\n";
     return 1;
   }
 }
@@ -95,7 +101,7 @@ int print(const Found& report, std::ostream& out, std::ostream& trouble) {
 int explain(const fs::path& place, std::ostream& out, std::ostream& trouble) {
   std::error_code error;
   if (!fs::exists(place, error)) {
-    trouble << "cpprunctl: there is no " << place.string()
+    trouble << "cpprunctl: there is no " << shown(place)
             << "; name the folder of a run (--log-dir), of an attempt or of a post-mortem\n";
     return 1;
   }
@@ -105,27 +111,28 @@ int explain(const fs::path& place, std::ostream& out, std::ostream& trouble) {
     const fs::path file = page ? place.parent_path() / "post_mortem.json" : place;
     if (const std::optional<std::string> text = content_of(file))
       return print({file, *text, ""}, out, trouble);
-    trouble << "cpprunctl: " << file.string() << " cannot be read, or is no file\n";
+    trouble << "cpprunctl: " << shown(file) << " cannot be read, or is no file\n";
     return 1;
   }
   const std::vector<Found> found = reports_at(place);
   if (found.empty()) {
     trouble
-        << "cpprunctl: " << place.string()
+        << "cpprunctl: " << shown(place)
         << " holds no report of a failure: neither a post_mortem.json nor a failure.json, in attempt_<n> or "
            "in the folders of runs\n";
     return 1;
   }
   const int code = print(found.back(), out, trouble);
   if (found.size() == 1) return code;
-  out << "\nOther failures below " << place.string() << ", the latest first:\n";
+  out << "\nOther failures below " << shown(place) << ", the latest first:\n";
   for (std::size_t i = found.size() - 1; i > 0; --i) {
     if (found.size() - i > kMostListed) {
       out << "  ... and " << i << " more\n";
       break;
     }
-    out << "  " << (found[i - 1].time.empty() ? "(no time)" : found[i - 1].time) << "  "
-        << found[i - 1].file.parent_path().string() << "\n";
+    const std::string time = worker::printable(found[i - 1].time);
+    out << "  " << (time.empty() ? "(no time)" : time) << "  " << shown(found[i - 1].file.parent_path())
+        << "\n";
   }
   return code;
 }

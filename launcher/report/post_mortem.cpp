@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "launcher/text.hpp"
+#include "worker_runtime/contract/printable_text.hpp"
 
 namespace cpprun::launcher {
 namespace {
@@ -123,7 +124,13 @@ class Page {
     end_line(line);
   }
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
-  std::string take() { return std::move(text_); }
+  // The report may be anybody's: a terminal that shows it is not to act on it.
+  std::string take() {
+    std::string page;
+    for (const std::string& line : split(text_, '\n')) page += worker::printable(line) + "\n";
+    page.pop_back();
+    return page;
+  }
 
  private:
   static constexpr std::size_t kIndent = 13;

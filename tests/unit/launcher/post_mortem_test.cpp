@@ -110,6 +110,33 @@ TEST(PostMortem, WhatIsMissingOrOfAnotherShapeIsLeftOut) {
   }
 }
 
+// Anything that a terminal would act on, in any text of a report.
+void spoil(json& value) {
+  if (value.is_string()) value = value.get<std::string>() + "\x1b[2J\x9b\r\xc2\x9b";
+  if (value.is_array()) {
+    for (json& element : value) spoil(element);
+  }
+  if (!value.is_object()) return;
+  json spoilt = json::object();
+  for (auto& [key, element] : value.items()) {
+    spoil(element);
+    spoilt[key] = element;
+  }
+  value = std::move(spoilt);
+}
+
+TEST(PostMortem, NothingThatATerminalActsOn) {
+  json report = json::parse(post_mortem_json(crash(), facts(), "stacks\nof all"));
+  report["failures"][0]["progress"] = {{"phase\x1b[1m", "train"}};
+  report["differences"] = {"a"};
+  report["lost_nodes"] = {{{"node", "1"}, {"host", "b"}, {"time", "c"}, {"ranks", {{{"text", "d"}}}}}};
+  for (const char* number : {"attempt", "run_id"}) report[number] = "2";
+  spoil(report);
+  const std::string page = post_mortem_page(report.dump(-1, ' ', false, json::error_handler_t::ignore));
+  for (const char* forbidden : {"\x1b", "\r", "\x9b"}) EXPECT_THAT(page, Not(HasSubstr(forbidden)));
+  EXPECT_THAT(page, HasSubstr("\n  stacks\n  of all"));  // lines stay lines
+}
+
 TEST(PostMortem, ProgressIsShownWhereThereIsSome) {
   json report = json::parse(post_mortem_json(crash(), facts(), ""));
   report["failures"][0]["progress"] = {
@@ -225,6 +252,14 @@ TEST_F(Explain, TheLatestOfSeveralAndTheOthersListed) {
   const std::size_t first = out_.find("17:00:00.000Z  " + (folder_ / "a_1/attempt_0").string());
   ASSERT_NE(second, std::string::npos) << out_;
   EXPECT_LT(second, first);
+}
+
+TEST_F(Explain, NamesOfFoldersAreAnybodysToo) {
+  write_report("a\x1b[2J_1/attempt_0/failure.json", "first", "2026\x1b[2J");
+  write_report("b_1/attempt_0/failure.json", "second", "2027");
+  EXPECT_EQ(explained(""), 0);
+  EXPECT_THAT(out_, HasSubstr("Other failures"));
+  EXPECT_THAT(out_, Not(HasSubstr("\x1b")));
 }
 
 TEST_F(Explain, TroubleIsASentence) {
