@@ -142,6 +142,18 @@ TEST(PostMortem, ProgressIsShownWhereThereIsSome) {
   report["failures"][0]["progress"] = {
       {"step", 12}, {"phase", "train"}, {"message", ""}, {"section", nullptr}};
   EXPECT_THAT(post_mortem_page(report.dump()), HasSubstr("Progress\n--------\n  0: phase train, step 12\n"));
+  report["failures"][0]["progress_text"] = "step 12, training, message '" + std::string(80, 'x') + " y'";
+  EXPECT_THAT(post_mortem_page(report.dump()),
+              HasSubstr("Progress\n--------\n  0: step 12, training, message\n     '" + std::string(80, 'x') +
+                        " y'\n"));
+}
+
+TEST(PostMortem, LongEvidenceOfARankIsWrapped) {
+  json report = json::parse(post_mortem_json(crash(), facts(), ""));
+  report["failures"][2]["evidence"] = {std::string(50, 'a') + " " + std::string(60, 'b')};
+  EXPECT_THAT(post_mortem_page(report.dump()),
+              HasSubstr("  3         SIGSEGV       segmentation_fault: " + std::string(50, 'a') + "\n" +
+                        std::string(26, ' ') + std::string(60, 'b') + "\n"));
 }
 
 TEST(NodeWords, TheyTravelAndAreQuoted) {
