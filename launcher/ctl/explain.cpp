@@ -22,8 +22,9 @@ constexpr std::size_t kMostListed = 20;
 
 struct Found {
   fs::path file;
-  std::string text;
-  std::string time;  // of the failure, as ISO-8601 in UTC: earlier ones sort before
+  std::string page;
+  std::string time;   // of the failure, as ISO-8601 in UTC: earlier ones sort before
+  std::string fault;  // why there is no page; else empty
 };
 
 // Folders may be anybody's, and so may their names.
@@ -31,24 +32,40 @@ std::string shown(const fs::path& path) {
   return worker::printable(path.string());
 }
 
-// Nothing for what is no regular file or cannot be read.
-std::optional<std::string> content_of(const fs::path& file) {
+Found faulty(const fs::path& file, const std::string& fault) {
+  return {file, "", "", fault};
+}
+
+// Of a file that is there.
+Found report_of(const fs::path& file) {
   std::error_code error;
-  if (!fs::is_regular_file(file, error) || fs::file_size(file, error) > kLargest || error)
-    return std::nullopt;
+  if (!fs::is_regular_file(file, error)) return faulty(file, "it is no regular file");
+  const std::uintmax_t size = fs::file_size(file, error);
+  if (!error && size > kLargest)
+    return faulty(file, "it is larger than " + std::to_string(kLargest >> 20) + " MiB");
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(stream), {});
+  if (error || !stream) return faulty(file, "it cannot be read");
+  const std::string text(std::istreambuf_iterator<char>(stream), {});
+  try {
+    return {file, post_mortem_page(text), time_of_failure(text), ""};
+  } catch (const std::invalid_argument& no_report) {
+    return faulty(file, no_report.what());
+  }
 }
 
 // The report in an attempt's folder, or in that of its post-mortem; the failure alone where an older cpprun,
-// or one that had no more space, wrote nothing else.
+// or one that had no more space, wrote nothing else. Of several the first that is whole.
 std::optional<Found> report_in(const fs::path& folder) {
+  std::optional<Found> first;
   for (const char* name : {"post_mortem.json", "post_mortem/post_mortem.json", "failure.json"}) {
     const fs::path file = folder / name;
-    if (std::optional<std::string> text = content_of(file)) return Found{file, *text, time_of_failure(*text)};
+    std::error_code error;
+    if (!fs::exists(fs::symlink_status(file, error))) continue;
+    Found report = report_of(file);
+    if (report.fault.empty()) return report;
+    if (!first) first = std::move(report);
   }
-  return std::nullopt;
+  return first;
 }
 
 std::vector<fs::path> folders_in(const fs::path& folder) {
@@ -87,13 +104,10 @@ std::vector<Found> reports_at(const fs::path& place) {
 }
 
 int print(const Found& report, std::ostream& out, std::ostream& trouble) {
-  try {
-    out << post_mortem_page(report.text);
-    return 0;
-  } catch (const std::invalid_argument& error) {
-    trouble << "cpprunctl: " << shown(report.file) << " cannot be explained: " << error.what() << "\n";
-    return 1;
-  }
+  out << report.page;
+  if (report.fault.empty()) return 0;
+  trouble << "cpprunctl: " << shown(report.file) << " cannot be explained: " << report.fault << "\n";
+  return 1;
 }
 
 }  // namespace
@@ -109,10 +123,7 @@ int explain(const fs::path& place, std::ostream& out, std::ostream& trouble) {
     // A page beside its JSON stands for it.
     const bool page = place.filename() == "page.txt";
     const fs::path file = page ? place.parent_path() / "post_mortem.json" : place;
-    if (const std::optional<std::string> text = content_of(file))
-      return print({file, *text, ""}, out, trouble);
-    trouble << "cpprunctl: " << shown(file) << " cannot be read, or is no file\n";
-    return 1;
+    return print(report_of(file), out, trouble);
   }
   const std::vector<Found> found = reports_at(place);
   if (found.empty()) {

@@ -266,6 +266,33 @@ TEST_F(Explain, TheLatestOfSeveralAndTheOthersListed) {
   EXPECT_LT(second, first);
 }
 
+TEST_F(Explain, TheFirstWholeFileCounts) {
+  write("attempt_0/post_mortem/post_mortem.json", "{\"root_cause\": {");
+  write_report("attempt_0/failure.json", "whole", "2026-11-29T17:00:00.000Z");
+  for (const char* place : {"", "attempt_0"}) {
+    EXPECT_EQ(explained(place), 0) << place << trouble_;
+    EXPECT_THAT(out_, HasSubstr("run whole")) << place;
+  }
+  EXPECT_EQ(explained("attempt_0/post_mortem"), 1);  // where there is no other
+  EXPECT_THAT(trouble_, HasSubstr("post_mortem.json cannot be explained: it is no JSON"));
+}
+
+TEST_F(Explain, SaysWhyAFileIsNotRead) {
+  fs::create_directories(folder_ / "attempt_0/failure.json");
+  EXPECT_EQ(explained(""), 1);
+  EXPECT_THAT(trouble_, HasSubstr("failure.json cannot be explained: it is no regular file"));
+  EXPECT_EQ(explained("attempt_0"), 1);
+  EXPECT_THAT(trouble_, HasSubstr("it is no regular file"));
+  fs::remove(folder_ / "attempt_0/failure.json");
+  write("attempt_0/failure.json", "{");
+  fs::resize_file(folder_ / "attempt_0/failure.json", std::uintmax_t{65} << 20);
+  EXPECT_EQ(explained("attempt_0"), 1);
+  EXPECT_THAT(trouble_, HasSubstr("it is larger than 64 MiB"));
+  fs::create_symlink("/dev/null", folder_ / "null");
+  EXPECT_EQ(explained("null"), 1);
+  EXPECT_THAT(trouble_, HasSubstr("null cannot be explained: it is no regular file"));
+}
+
 TEST_F(Explain, NamesOfFoldersAreAnybodysToo) {
   write_report("a\x1b[2J_1/attempt_0/failure.json", "first", "2026\x1b[2J");
   write_report("b_1/attempt_0/failure.json", "second", "2027");
