@@ -73,7 +73,8 @@ std::vector<KnownJob> known(const std::vector<JobHere>& jobs) {
   for (const JobHere& job : jobs) {
     const nlohmann::json status = nlohmann::json::parse(job.answer.json, nullptr, false);
     const bool named = status.is_object() && status.contains("run_id") && status["run_id"].is_string();
-    known.push_back({job.answer.launcher, named ? status["run_id"].get<std::string>() : std::string()});
+    known.push_back({job.answer.launcher, named ? status["run_id"].get<std::string>() : std::string(),
+                     !job.answer.json.empty()});
   }
   return known;
 }

@@ -168,8 +168,9 @@ class Status(ControlTest):
         self.assertEqual([name for name in os.listdir(folder) if name.endswith(".sock")], [])
 
     def test_an_agent_that_is_stopped_is_listed_as_such(self):
-        job = self.running()
+        job = self.running("--rdzv-id=asleep")
         os.kill(job.agent(), signal.SIGSTOP)
+        self.assertRegex(self.ctl("status", "asleep", code=3), rf"one that does not answer: (\d+, )*{job.pid}\b")
         self.assertRegex(self.ctl("status"), rf"(?m)^{job.pid} +- .*did not answer within 2 s")
         os.kill(job.agent(), signal.SIGCONT)
         self.stop(job)

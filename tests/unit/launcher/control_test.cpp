@@ -295,6 +295,15 @@ TEST(ChooseJob, ByPidOrRunOrBecauseItIsTheOnlyOne) {
   EXPECT_EQ(no_job(jobs, ""), "4 jobs run here; name one by its pid: 10, 11, 12, 13");
   EXPECT_THAT(no_job(jobs, "trian"), HasSubstr("'trian'; did you mean train?"));
   EXPECT_EQ(no_job({}, ""), "no job of yours runs on this host");
+  EXPECT_EQ(no_job({}, "train"),
+            "no job of yours on this host has the pid or run id 'train'; cpprunctl status lists them");
+  const std::vector<KnownJob> silent{{10, "other"}, {11, "", false}, {12, "", false}};
+  EXPECT_EQ(
+      no_job(silent, "train"),
+      "no job of yours on this host that answers has the pid or run id 'train'; it may be one that does "
+      "not answer: 11, 12");
+  EXPECT_EQ(only_job(silent, "12"), 2u);
+  EXPECT_EQ(only_job(silent, "other"), 0u);
 }
 
 JobStatus some_status() {
@@ -396,7 +405,8 @@ TEST(StacksJson, HoldsWhatEachNodeToldAndTheRanksTogether) {
   RankStacks there;
   there.rank = 1;
   const std::string both = stacks_json(
-      {{{0, evidence_to_json({here}, 1 << 20)}, {1, evidence_to_json({there}, 1 << 20)}, {2, "garbage"}}, {3}});
+      {{{0, evidence_to_json({here}, 1 << 20)}, {1, evidence_to_json({there}, 1 << 20)}, {2, "garbage"}},
+       {3}});
   EXPECT_THAT(both, HasSubstr(R"({"text":"2 ranks (0-1) are without a stack)"));
   EXPECT_THAT(both, HasSubstr(R"({"group_rank":1,"evidence":{"stacks":[{)"));
   EXPECT_THAT(both, HasSubstr(R"({"group_rank":2,"evidence":null})"));
