@@ -80,8 +80,10 @@ class Status(ControlTest):
         job = self.running("--log-dir=logs", "--rdzv-id=run-x", "--max-restarts=3", workers=2)
         (folder,) = glob.glob(self.path("logs", "*"))
         status = self.status(job.pid)
-        for name in (f"run-x", folder, os.path.relpath(folder, self.folder), os.path.join(folder, "control.sock")):
+        for name in (f"run-x", folder, os.path.relpath(folder, self.folder), os.path.join(folder, "control.sock"),
+                     "logs", self.path("logs"), os.path.join(folder, "attempt_0")):
             self.assertEqual(self.status(name)["pid"], job.pid, name)
+        self.assertIn("rank 0 (local rank 0", self.ctl("stacks", "logs"))
         self.assertEqual((status["run_id"], status["state"], status["pid"], status["agent_pid"], status["folder"]),
                          ("run-x", "running", job.pid, job.agent(), folder))
         self.assertEqual([status[key] for key in ("attempt", "restarts", "max_restarts", "group_rank", "group_world_size")],
@@ -157,6 +159,14 @@ class Status(ControlTest):
         self.assertEqual(os.listdir(self.path("tmp")), [])
         self.stop(job)
         self.assertFalse(os.path.lexists(entry(job)))
+
+    def test_of_a_folder_in_which_several_jobs_keep_their_logs(self):
+        jobs = [self.running("--log-dir=logs", "--rdzv-id", run) for run in ("a", "b")]
+        self.assertEqual([status["run_id"] for status in json.loads(self.ctl("status", "logs", "--json"))], ["a", "b"])
+        folders = ", ".join(sorted(glob.glob(os.path.join("logs", "*"), root_dir=self.folder)))
+        self.assertIn("several jobs keep their logs there; name one by its folder: " + folders,
+                      self.ctl("stacks", "logs", code=3))
+        self.stop(*jobs)
 
     def test_of_a_folder_whose_path_is_too_long_for_a_socket(self):
         deep = os.path.join(*["d" * 100] * 4)

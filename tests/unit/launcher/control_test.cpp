@@ -276,6 +276,24 @@ TEST_F(Jobs, OfALinkInPlaceOfTheListAreNone) {
   EXPECT_TRUE(fs::exists(elsewhere / "4"));
 }
 
+TEST(FoldersMeant, TheRunsOwnThoseBelowOrTheOneAbove) {
+  const Folder logs;
+  const fs::path first = logs.path() / "a_1";
+  const fs::path second = logs.path() / "b_2";
+  fs::create_directories(first / "attempt_0");
+  fs::create_directories(second);
+  EXPECT_THAT(folders_meant(logs.path()), ElementsAre(logs.path()));  // none is there
+  const FileDescriptor one = listen_at(first);
+  EXPECT_THAT(folders_meant(first), ElementsAre(first));
+  EXPECT_THAT(folders_meant(logs.path()), ElementsAre(first));
+  EXPECT_THAT(folders_meant(second), ElementsAre(second));
+  ASSERT_EQ(folders_meant(first / "attempt_0").size(), 1u);
+  EXPECT_TRUE(fs::equivalent(folders_meant(first / "attempt_0").front(), first));
+  const FileDescriptor two = listen_at(second);
+  EXPECT_THAT(folders_meant(logs.path()), ElementsAre(first, second));
+  EXPECT_THAT(folders_meant("no/such/folder"), ElementsAre("no/such/folder"));
+}
+
 std::string no_job(const std::vector<KnownJob>& jobs, const std::string& wanted) {
   try {
     return "found " + std::to_string(only_job(jobs, wanted));
