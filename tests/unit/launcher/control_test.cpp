@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -189,17 +190,66 @@ TEST(ControlServer, ACaptureThatFailsOrHangsIsASentence) {
             "the stacks were not there in time");
 }
 
-TEST(ControlServer, OneCaptureAtATimeAndAnEndMeanwhile) {
+// Two who ask for stacks, while the capture of the first waits to be let go.
+struct TwoAsk {
+  explicit TwoAsk(const fs::path& folder)
+      : agent(folder, [this] { return captured(); }), first(connect_to(folder, kPatience)) {
+    const std::string request = "{\"request\":\"stacks\"}\n";
+    ::send(first.get(), request.data(), request.size(), MSG_NOSIGNAL);
+    // The server serves in the order in which it was asked.
+    second = connect_to(folder, kPatience);
+    ::send(second.get(), request.data(), request.size(), MSG_NOSIGNAL);
+    EXPECT_EQ(ask(folder, "status", kPatience), R"({"run_id":"r"})");
+  }
+  awaitable<std::string> captured() {
+    ++captures;
+    async::Event event(agent.io().get_executor());
+    open = &event;
+    while (!opened) co_await event.wait();
+    open = nullptr;
+    co_return "{\"n\":" + std::to_string(captures) + "}";
+  }
+  void let_go() {
+    asio::post(agent.io(), [this] {
+      opened = true;
+      if (open) open->notify_all();
+    });
+  }
+  static std::string reply_to(const FileDescriptor& socket) {
+    std::string reply(64, '\0');
+    reply.resize(static_cast<std::size_t>(
+        std::max<ssize_t>(::recv(socket.get(), reply.data(), reply.size(), MSG_WAITALL), 0)));
+    return reply;
+  }
+
+  // The agent's thread's.
+  async::Event* open = nullptr;
+  bool opened = false;
+  int captures = 0;
+
+  AgentEnd agent;
+  FileDescriptor first;
+  FileDescriptor second;
+};
+
+TEST(ControlServer, WhoAsksDuringACaptureSharesIt) {
+  const std::string shared = "{\"protocol\":1,\"stacks\":{\"n\":1}}\n";
+  for (const bool impatient : {false, true}) {
+    const Folder folder;
+    TwoAsk asked(folder.path());
+    if (impatient) asked.first = FileDescriptor();
+    asked.let_go();
+    if (!impatient) {
+      EXPECT_EQ(TwoAsk::reply_to(asked.first), shared);
+    }
+    EXPECT_EQ(TwoAsk::reply_to(asked.second), shared);
+    EXPECT_EQ(ask(folder.path(), "stacks", kPatience), "{\"n\":2}");  // one of its own
+  }
+}
+
+TEST(ControlServer, AnEndDuringACapture) {
   const Folder folder;
-  asio::io_context* io = nullptr;
-  AgentEnd agent(folder.path(), [&io] { return never(*io); });
-  io = &agent.io();
-  const FileDescriptor first = connect_to(folder.path(), kPatience);
-  const std::string request = "{\"request\":\"stacks\"}\n";
-  ::send(first.get(), request.data(), request.size(), MSG_NOSIGNAL);
-  // The server serves in the order in which it was asked.
-  EXPECT_THAT(refusal(folder.path(), "stacks", ControlError::Kind::Refused), HasSubstr("captured already"));
-  EXPECT_EQ(ask(folder.path(), "status", kPatience), R"({"run_id":"r"})");
+  const TwoAsk asked(folder.path());
 }
 
 TEST(ControlClient, SaysWhoIsNotThere) {
