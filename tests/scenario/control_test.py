@@ -190,6 +190,7 @@ class Usage(ControlTest):
     def test_wrong_usage_is_one_sentence(self):
         for arguments, sentence in (
                 ([], "say what to look at"), (["stauts"], "unknown command stauts; did you mean status?"),
+                (["explain", "--json", "."], "explain has no option --json;"),
                 (["status", "--jsn"], "unknown option --jsn; did you mean --json?"),
                 (["status", "a", "b"], "one job at a time"), (["--quiet"], "unknown option --quiet")):
             self.assertIn(sentence, self.ctl(*arguments, code=2), arguments)
