@@ -14,6 +14,7 @@
 #include "launcher/ctl/control_socket.hpp"
 #include "launcher/ctl/running_jobs.hpp"
 #include "launcher/ctl/status_text.hpp"
+#include "launcher/health/progress_pages.hpp"
 #include "launcher/launch.hpp"
 
 namespace cpprun::launcher {
@@ -127,6 +128,7 @@ std::vector<StatusAnswer> answers_of(const std::string& job) {
 }  // namespace
 
 int show_status(const std::string& job, bool json) {
+  ProgressPages::remove_abandoned();  // as jobs_here() does with what else dead jobs left
   const std::vector<StatusAnswer> answers = answers_of(job);
   if (json) return print(jobs_json(answers));
   if (answers.empty()) return print("No job of yours runs on this host.\n");

@@ -269,8 +269,13 @@ class Socket(ControlTest):
             self.assertEqual([name for name in found if name.endswith(".sock")], [])
 
     def test_what_a_job_left_that_was_killed_as_a_whole_is_removed(self):
-        job = self.running("--log-dir=logs")
+        self.script("w.sh", "echo $CPPRUN_PROGRESS_PAGE > $CASE/page; touch $CASE/up; exec sleep 300")
+        job = self.start("--log-dir=logs", "./w.sh")
+        self.wait_for_files("up")
+        pages = os.path.dirname(self.read("page").strip())
         agent = job.agent()
+        self.ctl("status")
+        self.assertTrue(os.path.isdir(pages))  # while the job lives
         os.kill(job.pid, signal.SIGSTOP)  # so that it cannot clean up
         os.kill(agent, signal.SIGKILL)
         os.kill(job.pid, signal.SIGKILL)
@@ -279,6 +284,7 @@ class Socket(ControlTest):
         self.assertNotIn(job.pid, [other.get("pid") for other in json.loads(self.ctl("status", "--json"))])
         self.assertFalse(os.path.lexists(entry(job)))
         self.assertEqual(glob.glob(self.path("logs", "*", "control.sock")), [])
+        self.assertFalse(os.path.exists(pages))
 
 
 class Stacks(ControlTest):
