@@ -114,7 +114,8 @@ void ProgressPages::remove_abandoned(const std::string& root) {
   for (fs::directory_iterator entry(root, error), end; !error && entry != end; entry.increment(error)) {
     const fs::path folder = entry->path();
     if (!folder.filename().string().starts_with(kFolderName) || !is_own_folder(folder)) continue;
-    const FileDescriptor claim(::open((folder / kClaim).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    const FileDescriptor claim(
+        ::open((folder / kClaim).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!claim.valid() || ::flock(claim.get(), LOCK_EX | LOCK_NB) != 0) continue;
     std::error_code ignored;
     fs::remove_all(folder, ignored);

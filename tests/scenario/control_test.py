@@ -3,10 +3,13 @@ import contextlib
 import glob
 import json
 import os
+import re
+import shlex
 import signal
 import socket
 import stat
 import subprocess
+import sys
 import unittest
 
 from harness import BIN, LIMIT, ScenarioTest, free_port, until
@@ -207,6 +210,24 @@ class Usage(ControlTest):
         self.assertRegex(self.ctl("--version"), r"^cpprunctl \d+\.\d+\.\d+\n$")
 
 
+class Explain(ControlTest):
+    def test_the_last_line_of_a_failure_says_how(self):
+        job = self.run_to_end("--log-dir=my logs", "--no-python", "bash", "-c", "exit 3")
+        self.assertEqual(job.code, 1)
+        said = re.search(r"the logs are in (.*); `cpprunctl (.*)` explains the failure\n$", job.err)
+        self.assertTrue(said, job.err)
+        self.assertIn("Root cause", self.ctl(*shlex.split(said[2])))
+        self.assertEqual(shlex.split(said[2])[1], said[1])
+        job = self.run_to_end("--log-dir=/dev/null", "--no-python", "bash", "-c", "exit 3")
+        self.assertNotIn("cpprunctl explain", job.err)
+
+    def test_the_page_tells_of_progress_in_a_sentence(self):
+        self.write("w.py", "import sys, cpprun_progress\ncpprun_progress.step(12)\nsys.exit(3)")
+        job = self.run_to_end("--log-dir=logs", "w.py", env={"PYTHON_EXEC": sys.executable})
+        self.assertEqual(job.code, 1)
+        self.assertRegex(self.ctl("explain", "logs"), r"\nProgress\n-+\n  0: step 12, starting, last progress ")
+
+
 class Socket(ControlTest):
     def test_only_its_user_may_open_it(self):
         job = self.running()
@@ -298,6 +319,26 @@ class Stacks(ControlTest):
         (node,) = json.loads(self.ctl("stacks", job.pid, "--json"))["nodes"]
         self.assertEqual(node["group_rank"], 0)
         self.assertEqual(self.status(job.pid)["state"], "running")
+        self.stop(job)
+
+    def test_of_a_wrapped_python_script(self):
+        self.write("w.py", "import os, sys, cpprun_progress\ndef waits_here():\n"
+                           "    open(os.environ['CASE'] + '/up', 'w').close()\n    sys.stdin.read()\nwaits_here()")
+        self.script("w.sh", f"{sys.executable} w.py; exit $?")
+        job = self.start("./w.sh", stdin=subprocess.PIPE)
+        self.wait_for_files("up")
+        shell = self.status(job.pid)["workers"][0]["pid"]
+        text = until(lambda: (text := self.ctl("stacks", job.pid)) and "waits_here at" in text and text)
+        self.assertTrue(text)
+        self.assertIn(f"it runs below the worker's w.sh (pid {shell})", text)
+        self.stop(job)
+
+    def test_of_a_python_script_that_does_not_import_the_module(self):
+        self.write("w.py", "import os, time\nopen(os.environ['CASE'] + '/up', 'w').close()\ntime.sleep(300)")
+        os.mkdir(self.path("empty"))
+        job = self.start("w.py", env={"PYTHON_EXEC": sys.executable, "PATH": self.path("empty")})
+        self.wait_for_files("up")
+        self.assertTrue(self.ctl("stacks", job.pid).startswith("Python frames are missing: import cpprun_progress"))
         self.stop(job)
 
     def two_nodes(self, *options):
