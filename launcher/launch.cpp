@@ -19,6 +19,7 @@
 #include "launcher/python_path.hpp"
 #include "launcher/report/failure_files.hpp"
 #include "launcher/report/own_error_file.hpp"
+#include "launcher/text.hpp"
 #include "launcher/worker_command.hpp"
 #include "rendezvous/open_files.hpp"
 #include "rendezvous/this_host.hpp"
@@ -144,7 +145,10 @@ int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
   spdlog::default_logger()->flush();
   write_patiently(STDERR_FILENO, text, kReportPatience);  // failure.json says the same
   record_own_failure(own_error_file(), failed->report);
-  if (folder.exists()) spdlog::info("the logs are in {}", folder.path().string());
+  if (folder.exists()) {
+    const std::string path = folder.path().string();
+    spdlog::info("the logs are in {}; `cpprunctl explain {}` explains the failure", path, shell_quoted(path));
+  }
   return kWorkersFailed;
 }
 

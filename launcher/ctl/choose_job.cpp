@@ -16,16 +16,21 @@ std::string pids(const std::vector<KnownJob>& jobs, const std::vector<std::size_
 std::vector<std::size_t> matching_jobs(const std::vector<KnownJob>& jobs, const std::string& wanted) {
   std::vector<std::size_t> by_run;
   std::vector<std::string> run_ids;
+  std::vector<std::size_t> silent;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     if (std::to_string(jobs[i].launcher) == wanted) return {i};
     if (jobs[i].run_id == wanted) by_run.push_back(i);
     run_ids.push_back(jobs[i].run_id);
+    if (!jobs[i].answers) silent.push_back(i);
   }
-  if (by_run.empty()) {
-    throw NoSuchJob("no job of yours on this host has the pid or run id '" + wanted + "'" +
-                    did_you_mean(wanted, run_ids) + "; cpprunctl status lists them");
+  if (!by_run.empty()) return by_run;
+  if (!silent.empty()) {
+    throw NoSuchJob("no job of yours on this host that answers has the pid or run id '" + wanted + "'" +
+                    did_you_mean(wanted, run_ids) +
+                    "; it may be one that does not answer: " + pids(jobs, silent));
   }
-  return by_run;
+  throw NoSuchJob("no job of yours on this host has the pid or run id '" + wanted + "'" +
+                  did_you_mean(wanted, run_ids) + "; cpprunctl status lists them");
 }
 
 std::size_t only_job(const std::vector<KnownJob>& jobs, const std::string& wanted) {

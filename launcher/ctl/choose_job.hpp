@@ -9,10 +9,10 @@
 
 namespace cpprun::launcher {
 
-// A job that answered.
 struct KnownJob {
   pid_t launcher;
-  std::string run_id;
+  std::string run_id;   // empty where it is not known
+  bool answers = true;  // false: what it is called is not known
 };
 
 // There is none such, or more than one; a sentence.

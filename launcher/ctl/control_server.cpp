@@ -120,11 +120,23 @@ awaitable<std::string> ControlServer::reply_to(std::string line) {
   if (name != "stacks") {
     co_return refusal("this is no request that cpprun " CPPRUN_VERSION " knows");
   }
-  if (capturing_) co_return refusal("the stacks are being captured already; ask again in a moment");
-  capturing_ = true;
-  std::string answer = co_await stacks();
-  capturing_ = false;
+  std::string answer = co_await shared_stacks();
   co_return answer;
+}
+
+awaitable<std::string> ControlServer::shared_stacks() {
+  const std::shared_ptr<Capture> running = capture_;
+  if (running) {
+    while (!running->answer) co_await running->answered.wait();  // it has a deadline
+    co_return *running->answer;
+  }
+  const std::shared_ptr<Capture> mine = std::make_shared<Capture>(acceptor_.get_executor());
+  capture_ = mine;
+  std::string answer = co_await stacks();
+  mine->answer = std::move(answer);
+  capture_.reset();
+  mine->answered.notify_all();
+  co_return *mine->answer;
 }
 
 awaitable<std::string> ControlServer::stacks() {

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -25,7 +26,8 @@ namespace cpprun::launcher {
 // Each gives the text of a JSON object.
 struct ControlAnswers {
   std::function<std::string()> status;
-  std::function<awaitable<std::string>()> stacks;  // cancel-safe; never more than one at a time
+  // Cancel-safe; never more than one at a time: who asks meanwhile shares its outcome.
+  std::function<awaitable<std::string>()> stacks;
 };
 
 struct ControlLimits {
@@ -53,12 +55,19 @@ class ControlServer {
   awaitable<void> exchange(Socket& socket);
   awaitable<std::optional<std::string>> request_line(Socket& socket);
   awaitable<std::string> reply_to(std::string line);
+  awaitable<std::string> shared_stacks();
   awaitable<std::string> stacks();
 
   asio::local::stream_protocol::acceptor acceptor_;
   ControlAnswers answers_;
   ControlLimits limits_;
-  bool capturing_ = false;
+  // A capture that is going on, and its answer for all who ask meanwhile; null: there is none.
+  struct Capture {
+    explicit Capture(const asio::any_io_executor& executor) : answered(executor) {}
+    std::optional<std::string> answer;
+    async::Event answered;
+  };
+  std::shared_ptr<Capture> capture_;
   async::Event fewer_;  // a connection has ended
   async::TaskGroup tasks_;
 };

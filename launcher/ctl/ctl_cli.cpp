@@ -1,6 +1,7 @@
 #include "launcher/ctl/ctl_cli.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <vector>
 
 #include "launcher/text.hpp"
@@ -15,19 +16,35 @@ CLI::App* add_command(CLI::App& app, CtlRequest& request, const std::string& nam
   return command;
 }
 
+std::vector<std::string> options_of(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// Of a word that is no option of `command`.
+std::string wrong_option(const CLI::App& app, const CLI::App& command, const std::string& word) {
+  for (const CLI::App* other : app.get_subcommands({})) {
+    const std::vector<std::string> names = options_of(*other);
+    if (std::find(names.begin(), names.end(), word) != names.end())
+      return command.get_name() + " has no option " + word + "; see cpprunctl --help";
+  }
+  return "unknown option " + word + did_you_mean(word, options_of(command)) + "; see cpprunctl --help";
+}
+
 // CLI11 names the words that it did not expect behind a colon.
 std::string unexpected(const CLI::App& app) {
-  std::vector<std::string> known;
-  const bool has_command = !app.get_subcommands().empty();
-  for (const CLI::App* command : app.get_subcommands({})) {
-    if (!has_command) known.push_back(command->get_name());
-  }
-  if (has_command) known = {"--json", "--help"};
   const std::vector<std::string> words = app.remaining(true);
   const std::string word = words.empty() ? "" : words.front();
-  const std::string what = word.rfind('-', 0) == 0 ? "option " : has_command ? "argument " : "command ";
-  if (has_command && what == "argument ") return "one job at a time; '" + word + "' is one too many";
-  return "unknown " + what + word + did_you_mean(word, known) + "; see cpprunctl --help";
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  const bool is_option = word.rfind('-', 0) == 0;
+  if (is_option) return wrong_option(app, chosen.empty() ? app : *chosen.front(), word);
+  if (!chosen.empty()) return "one job at a time; '" + word + "' is one too many";
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+  return "unknown command " + word + did_you_mean(word, commands) + "; see cpprunctl --help";
 }
 
 }  // namespace

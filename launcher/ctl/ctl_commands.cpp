@@ -14,6 +14,7 @@
 #include "launcher/ctl/control_socket.hpp"
 #include "launcher/ctl/running_jobs.hpp"
 #include "launcher/ctl/status_text.hpp"
+#include "launcher/health/progress_pages.hpp"
 #include "launcher/launch.hpp"
 
 namespace cpprun::launcher {
@@ -32,13 +33,16 @@ int print(const std::string& text) {
   return written ? kGood : kSystemRefused;
 }
 
-// The folder of the socket where `job` is a path, else empty.
-fs::path folder_named(const std::string& job) {
+// Of their sockets, where `job` is a path; else none.
+std::vector<fs::path> folders_named(const std::string& job) {
   const fs::path path(job);
-  if (path.filename() == kControlSocket) return path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (path.filename() == kControlSocket) return {path.has_parent_path() ? path.parent_path() : fs::path(".")};
+  if (job.empty()) return {};
+  std::vector<fs::path> folders = folders_meant(path);
+  const bool is_path = job.find('/') != std::string::npos || folders.size() > 1 || folders.front() != path;
   std::error_code ignored;
-  const bool is_path = job.find('/') != std::string::npos || fs::exists(path / kControlSocket, ignored);
-  return is_path ? path : fs::path();
+  if (!is_path && !fs::exists(path / kControlSocket, ignored)) return {};
+  return folders;
 }
 
 bool process_is_gone(pid_t pid) {
@@ -73,16 +77,39 @@ std::vector<KnownJob> known(const std::vector<JobHere>& jobs) {
   for (const JobHere& job : jobs) {
     const nlohmann::json status = nlohmann::json::parse(job.answer.json, nullptr, false);
     const bool named = status.is_object() && status.contains("run_id") && status["run_id"].is_string();
-    known.push_back({job.answer.launcher, named ? status["run_id"].get<std::string>() : std::string()});
+    known.push_back({job.answer.launcher, named ? status["run_id"].get<std::string>() : std::string(),
+                     !job.answer.json.empty()});
   }
   return known;
 }
 
+// Those of `folders` whose jobs answer, or the trouble with the last.
+std::vector<JobHere> jobs_at(const std::vector<fs::path>& folders) {
+  std::vector<JobHere> jobs;
+  for (const fs::path& folder : folders) {
+    try {
+      jobs.push_back({folder, {0, ask(folder, "status", kStatusPatience), {}}});
+    } catch (const ControlError&) {
+      if (jobs.empty() && &folder == &folders.back()) throw;
+    }
+  }
+  return jobs;
+}
+
+fs::path only_folder(const std::vector<fs::path>& folders) {
+  if (folders.size() == 1) return folders.front();
+  const std::vector<JobHere> jobs = jobs_at(folders);
+  if (jobs.size() == 1) return jobs.front().folder;
+  std::string names;
+  for (const JobHere& job : jobs) names += (names.empty() ? "" : ", ") + job.folder.string();
+  throw NoSuchJob("several jobs keep their logs there; name one by its folder: " + names);
+}
+
 std::vector<StatusAnswer> answers_of(const std::string& job) {
   std::vector<StatusAnswer> answers;
-  const fs::path folder = folder_named(job);
-  if (!folder.empty()) {
-    answers.push_back({0, ask(folder, "status", kStatusPatience), {}});
+  const std::vector<fs::path> folders = folders_named(job);
+  if (!folders.empty()) {
+    for (JobHere& one : jobs_at(folders)) answers.push_back(std::move(one.answer));
     return answers;
   }
   const std::vector<JobHere> jobs = jobs_here();
@@ -101,6 +128,7 @@ std::vector<StatusAnswer> answers_of(const std::string& job) {
 }  // namespace
 
 int show_status(const std::string& job, bool json) {
+  ProgressPages::remove_abandoned();  // as jobs_here() does with what else dead jobs left
   const std::vector<StatusAnswer> answers = answers_of(job);
   if (json) return print(jobs_json(answers));
   if (answers.empty()) return print("No job of yours runs on this host.\n");
@@ -111,10 +139,13 @@ int show_status(const std::string& job, bool json) {
 }
 
 int show_stacks(const std::string& job, bool json) {
-  fs::path folder = folder_named(job);
-  if (folder.empty()) {
+  const std::vector<fs::path> folders = folders_named(job);
+  fs::path folder;
+  if (folders.empty()) {
     const std::vector<JobHere> jobs = jobs_here();
     folder = jobs[only_job(known(jobs), job)].folder;
+  } else {
+    folder = only_folder(folders);
   }
   const std::string answer = ask(folder, "stacks", kStacksPatience);
   return print(json ? answer + "\n" : stacks_text(answer));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/report/post_mortem.hpp"
+#include "worker_runtime/contract/printable_text.hpp"
 
 namespace cpprun::launcher {
 namespace {
@@ -21,28 +22,50 @@ constexpr std::size_t kMostListed = 20;
 
 struct Found {
   fs::path file;
-  std::string text;
-  std::string time;  // of the failure, as ISO-8601 in UTC: earlier ones sort before
+  std::string page;
+  std::string time;   // of the failure, as ISO-8601 in UTC: earlier ones sort before
+  std::string fault;  // why there is no page; else empty
 };
 
-// Nothing for what is no regular file or cannot be read.
-std::optional<std::string> content_of(const fs::path& file) {
+// Folders may be anybody's, and so may their names.
+std::string shown(const fs::path& path) {
+  return worker::printable(path.string());
+}
+
+Found faulty(const fs::path& file, const std::string& fault) {
+  return {file, "", "", fault};
+}
+
+// Of a file that is there.
+Found report_of(const fs::path& file) {
   std::error_code error;
-  if (!fs::is_regular_file(file, error) || fs::file_size(file, error) > kLargest || error)
-    return std::nullopt;
+  if (!fs::is_regular_file(file, error)) return faulty(file, "it is no regular file");
+  const std::uintmax_t size = fs::file_size(file, error);
+  if (!error && size > kLargest)
+    return faulty(file, "it is larger than " + std::to_string(kLargest >> 20) + " MiB");
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(stream), {});
+  if (error || !stream) return faulty(file, "it cannot be read");
+  const std::string text(std::istreambuf_iterator<char>(stream), {});
+  try {
+    return {file, post_mortem_page(text), time_of_failure(text), ""};
+  } catch (const std::invalid_argument& no_report) {
+    return faulty(file, no_report.what());
+  }
 }
 
 // The report in an attempt's folder, or in that of its post-mortem; the failure alone where an older cpprun,
-// or one that had no more space, wrote nothing else.
+// or one that had no more space, wrote nothing else. Of several the first that is whole.
 std::optional<Found> report_in(const fs::path& folder) {
+  std::optional<Found> first;
   for (const char* name : {"post_mortem.json", "post_mortem/post_mortem.json", "failure.json"}) {
     const fs::path file = folder / name;
-    if (std::optional<std::string> text = content_of(file)) return Found{file, *text, time_of_failure(*text)};
+    std::error_code error;
+    if (!fs::exists(fs::symlink_status(file, error))) continue;
+    Found report = report_of(file);
+    if (report.fault.empty()) return report;
+    if (!first) first = std::move(report);
   }
-  return std::nullopt;
+  return first;
 }
 
 std::vector<fs::path> folders_in(const fs::path& folder) {
@@ -81,13 +104,10 @@ std::vector<Found> reports_at(const fs::path& place) {
 }
 
 int print(const Found& report, std::ostream& out, std::ostream& trouble) {
-  try {
-    out << post_mortem_page(report.text);
-    return 0;
-  } catch (const std::invalid_argument& error) {
-    trouble << "cpprunctl: " << report.file.string() << " cannot be explained: " << error.what() << "\n";
-    return 1;
-  }
+  out << report.page;
+  if (report.fault.empty()) return 0;
+  trouble << "cpprunctl: " << shown(report.file) << " cannot be explained: " << report.fault << "\n";
+  return 1;
 }
 
 }  // namespace
@@ -95,7 +115,7 @@ int print(const Found& report, std::ostream& out, std::ostream& trouble) {
 int explain(const fs::path& place, std::ostream& out, std::ostream& trouble) {
   std::error_code error;
   if (!fs::exists(place, error)) {
-    trouble << "cpprunctl: there is no " << place.string()
+    trouble << "cpprunctl: there is no " << shown(place)
             << "; name the folder of a run (--log-dir), of an attempt or of a post-mortem\n";
     return 1;
   }
@@ -103,29 +123,27 @@ int explain(const fs::path& place, std::ostream& out, std::ostream& trouble) {
     // A page beside its JSON stands for it.
     const bool page = place.filename() == "page.txt";
     const fs::path file = page ? place.parent_path() / "post_mortem.json" : place;
-    if (const std::optional<std::string> text = content_of(file))
-      return print({file, *text, ""}, out, trouble);
-    trouble << "cpprunctl: " << file.string() << " cannot be read, or is no file\n";
-    return 1;
+    return print(report_of(file), out, trouble);
   }
   const std::vector<Found> found = reports_at(place);
   if (found.empty()) {
     trouble
-        << "cpprunctl: " << place.string()
+        << "cpprunctl: " << shown(place)
         << " holds no report of a failure: neither a post_mortem.json nor a failure.json, in attempt_<n> or "
            "in the folders of runs\n";
     return 1;
   }
   const int code = print(found.back(), out, trouble);
   if (found.size() == 1) return code;
-  out << "\nOther failures below " << place.string() << ", the latest first:\n";
+  out << "\nOther failures below " << shown(place) << ", the latest first:\n";
   for (std::size_t i = found.size() - 1; i > 0; --i) {
     if (found.size() - i > kMostListed) {
       out << "  ... and " << i << " more\n";
       break;
     }
-    out << "  " << (found[i - 1].time.empty() ? "(no time)" : found[i - 1].time) << "  "
-        << found[i - 1].file.parent_path().string() << "\n";
+    const std::string time = worker::printable(found[i - 1].time);
+    out << "  " << (time.empty() ? "(no time)" : time) << "  " << shown(found[i - 1].file.parent_path())
+        << "\n";
   }
   return code;
 }

@@ -79,6 +79,24 @@ void leave(const ControlPlace& place) {
   ::rmdir(list.c_str());
 }
 
+std::vector<fs::path> folders_meant(const fs::path& path) {
+  const auto has_socket = [](const fs::path& folder) {
+    std::error_code unknown;
+    return fs::is_socket(folder / kControlSocket, unknown);
+  };
+  if (has_socket(path)) return {path};
+  std::vector<fs::path> folders;
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    if (has_socket(entry->path())) folders.push_back(entry->path());
+  }
+  std::sort(folders.begin(), folders.end());
+  if (!folders.empty()) return folders;
+  // By ".." a link to an attempt leads to its run, too.
+  const fs::path above = path / "..";
+  return {has_socket(above) ? above : path};
+}
+
 std::vector<ControlPlace> listed_jobs(const fs::path& list) {
   std::vector<ControlPlace> jobs;
   if (!open_list(list).valid()) return jobs;

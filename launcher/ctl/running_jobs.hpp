@@ -38,6 +38,10 @@ FileDescriptor enter(const ControlPlace& place);
 // Removes socket and entry, and the list when it is empty. What is not there is no trouble.
 void leave(const ControlPlace& place);
 
+// Folders of control sockets that `path` may mean: itself, else folders of runs in it (--log-dir), else the
+// folder that it is an attempt of. `path` alone where there is none.
+std::vector<std::filesystem::path> folders_meant(const std::filesystem::path& path);
+
 // In the order of their pids. Entries of dead processes, which leave() can remove, are among them. Empty
 // where there is no list, or it is another user's.
 std::vector<ControlPlace> listed_jobs(const std::filesystem::path& list);

@@ -7,15 +7,29 @@
 
 #include "launcher/health/node_evidence.hpp"
 #include "launcher/health/stack_clusters.hpp"
+#include "launcher/text.hpp"
 
 namespace cpprun::launcher {
 namespace {
+
+constexpr std::size_t kMostShownLines = 200;  // in the log
 
 std::optional<LiveWorker> worker_of(const std::vector<LiveWorker>& workers, int local_rank) {
   for (const LiveWorker& worker : workers) {
     if (worker.ranks.local == local_rank) return worker;
   }
   return std::nullopt;
+}
+
+// Where no file keeps them, people still get to see where the workers stood.
+void show(const std::vector<RankStacks>& stacks) {
+  std::vector<std::string> lines = split(to_text(cluster_stacks(stacks)), '\n');
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  const bool cut = lines.size() > kMostShownLines;
+  if (cut) lines.resize(kMostShownLines);
+  spdlog::warn("no file keeps the stacks, so here is where the workers stand:");
+  for (const std::string& line : lines) spdlog::warn("  {}", line);
+  if (cut) spdlog::warn("  ... more");
 }
 
 }  // namespace
@@ -52,8 +66,13 @@ awaitable<std::vector<RankStacks>> HangResponse::gather(std::string why) {
   request.why = std::move(why);
   const NodeAnswers answers = co_await parts_.ask(std::move(request));
   const std::string file = parts_.stacks_file();
-  if (!file.empty()) events_.stacks_taken(file);
-  co_return evidence_of_all(answers);
+  std::vector<RankStacks> stacks = evidence_of_all(answers);
+  if (!file.empty()) {
+    events_.stacks_taken(file);
+  } else if (!stacks.empty()) {
+    show(stacks);
+  }
+  co_return std::move(stacks);
 }
 
 awaitable<void> HangResponse::give_up(Hang hang, LiveWorker found, const std::vector<RankStacks>& stacks) {

@@ -36,7 +36,8 @@ class HangResponse {
   // False: it was none, since the workers of another node do something.
   awaitable<bool> respond(Hang hang);
 
-  // Stacks of all nodes' workers, written beside the logs, and one line in the log of who stands where.
+  // Stacks of all nodes' workers, written beside the logs, and one line in the log of who stands where; the
+  // places themselves in the log where no file could be written.
   awaitable<void> take_stacks(std::string why);
 
  private:

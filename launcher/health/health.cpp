@@ -183,6 +183,7 @@ awaitable<std::string> Health::own_stacks() {
     target.global_rank = worker.ranks.global;
     target.pid = worker.pid;
     if (const std::optional<worker::ProgressReading> reading = pages_.reading(worker.ranks.local)) {
+      target.writer = static_cast<pid_t>(reading->writer);
       target.python_signal = reading->python_stacks_signal;
       target.python_file = pages_.file_of(worker.ranks.local) + kPythonStacks;
     }

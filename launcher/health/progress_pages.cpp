@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kSharedMemory = "/dev/shm";
+constexpr const char* kFolderName = "cpprun_progress_";
+constexpr const char* kClaim = "owner";  // in the folder
 // How often a page is read in vain, because its texts changed meanwhile.
 constexpr int kTries = 8;
 
@@ -35,6 +38,13 @@ bool copy_page(int fd, Copy& copy) {
 
 [[noreturn]] void refuse(int error, const std::string& what) {
   throw std::system_error(error, std::generic_category(), what);
+}
+
+// Of this user, and nobody else can write to it: in these places anybody may make a folder of any name.
+bool is_own_folder(const fs::path& path) {
+  struct stat about {};
+  return ::lstat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == ::geteuid() &&
+         (about.st_mode & 0022) == 0;
 }
 
 // Zeroes that have their memory already: a page that was promised only would end the worker that writes it.
@@ -55,7 +65,7 @@ std::string ProgressPages::plan_folder(const std::string& suffix) {
     root = from_root(fs::temp_directory_path(error));
     if (error) return "";
   }
-  return (root / ("cpprun_progress_" + suffix)).string();
+  return (root / (kFolderName + suffix)).string();
 }
 
 std::string ProgressPages::page_file(const std::string& folder, int attempt, int local_rank) {
@@ -80,6 +90,7 @@ void ProgressPages::make_all(int attempt, int local_world_size) {
   if (folder_.empty()) refuse(ENOENT, "neither /dev/shm nor the temporary folder can be used");
   if (::mkdir(folder_.c_str(), 0700) != 0) refuse(errno, "cannot make the folder " + folder_);
   folder_made_ = true;
+  claim_folder();
   for (int local_rank = 0; local_rank < local_world_size; ++local_rank) {
     std::string file = page_file(folder_, attempt, local_rank);
     FileDescriptor fd = make_page(file);
@@ -87,9 +98,41 @@ void ProgressPages::make_all(int attempt, int local_world_size) {
   }
 }
 
+// The file gets its name when it is locked, so that whoever finds it without a lock knows its owner gone. The
+// lock ends with this process: children that are about to exec a worker keep it for a moment only.
+void ProgressPages::claim_folder() {
+  const std::string name = folder_ + "/" + kClaim;
+  const std::string unlocked = name + ".new";
+  claim_ = FileDescriptor(::open(unlocked.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!claim_.valid()) refuse(errno, "cannot make " + unlocked);
+  // Without a lock, as on file systems that have none, the folder is left alone by everybody.
+  if (::flock(claim_.get(), LOCK_EX | LOCK_NB) == 0) ::rename(unlocked.c_str(), name.c_str());
+}
+
+void ProgressPages::remove_abandoned(const std::string& root) {
+  std::error_code error;
+  for (fs::directory_iterator entry(root, error), end; !error && entry != end; entry.increment(error)) {
+    const fs::path folder = entry->path();
+    if (!folder.filename().string().starts_with(kFolderName) || !is_own_folder(folder)) continue;
+    const FileDescriptor claim(
+        ::open((folder / kClaim).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!claim.valid() || ::flock(claim.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+}
+
+void ProgressPages::remove_abandoned() {
+  remove_abandoned(kSharedMemory);
+  std::error_code error;
+  const fs::path temporary = fs::temp_directory_path(error);
+  if (!error) remove_abandoned(temporary.string());
+}
+
 void ProgressPages::remove_files() {
   std::error_code ignored;
   if (std::exchange(folder_made_, false)) fs::remove_all(folder_, ignored);
+  claim_ = FileDescriptor();
 }
 
 std::string ProgressPages::file_of(int local_rank) const {

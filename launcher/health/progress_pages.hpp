@@ -22,6 +22,12 @@ class ProgressPages {
   // The file of a worker's page in that folder; empty without one.
   static std::string page_file(const std::string& folder, int attempt, int local_rank);
 
+  // Removes pages' folders of this user in `root` whose agents are gone, whoever killed them; what cannot be
+  // told to be one stays.
+  static void remove_abandoned(const std::string& root);
+  // The same wherever plan_folder() may have put them.
+  static void remove_abandoned();
+
   explicit ProgressPages(std::string folder) : folder_(std::move(folder)) {}
   // Removes the files.
   ~ProgressPages() { remove_files(); }
@@ -41,6 +47,7 @@ class ProgressPages {
 
  private:
   void make_all(int attempt, int local_world_size);
+  void claim_folder();
 
   struct Page {
     std::string file;
@@ -49,6 +56,7 @@ class ProgressPages {
 
   std::string folder_;
   bool folder_made_ = false;
+  FileDescriptor claim_;  // locked as long as the folder has an owner
   bool warned_ = false;
   std::vector<Page> pages_;  // by local rank
 };

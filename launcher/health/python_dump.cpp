@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <system_error>
 
 #include "launcher/health/thread_facts.hpp"
@@ -77,6 +78,13 @@ awaitable<SignalDump> dump_by_signal(asio::io_context& io, pid_t pid, int signal
   dump.text = read_from(open.get(), begin);
   if (dump.text.empty()) dump.fault = "nothing was written on the signal in time";
   co_return dump;
+}
+
+bool runs_python(pid_t pid, const std::string& command) {
+  std::error_code unknown;
+  const std::string link = "/proc/" + std::to_string(pid) + "/exe";
+  return is_python(command.substr(0, command.find('\0'))) ||
+         is_python(std::filesystem::read_symlink(link, unknown).string());
 }
 
 std::string find_py_spy(const std::string& command, const std::string& path) {

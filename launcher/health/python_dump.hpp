@@ -21,6 +21,9 @@ struct SignalDump {
 awaitable<SignalDump> dump_by_signal(asio::io_context& io, pid_t pid, int signal, std::string file,
                                      async::Deadline deadline);
 
+// Whether a process is CPython, by the name of its program or in its command line (/proc/<pid>/cmdline).
+bool runs_python(pid_t pid, const std::string& command);
+
 // The path of py-spy: beside the interpreter that the worker's command line (/proc/<pid>/cmdline) names, else
 // in the folders of `path` (PATH). Empty where it is in neither, or the worker is no Python.
 std::string find_py_spy(const std::string& command, const std::string& path);

@@ -90,6 +90,7 @@ std::string to_json(const RankStacks& stacks) {
   json object{{"rank", stacks.rank}, {"local_rank", stacks.local_rank},   {"pid", stacks.pid},
               {"host", stacks.host}, {"captured_at", stacks.captured_at}, {"stopped_ms", stacks.stopped_ms},
               {"note", stacks.note}, {"threads", json::array()},          {"python", json::array()}};
+  if (stacks.python_missing) object["python_missing"] = true;
   for (const ThreadStack& thread : stacks.threads) {
     object["threads"].push_back({{"tid", thread.tid},
                                  {"name", thread.name},
@@ -120,6 +121,8 @@ std::optional<RankStacks> rank_stacks_from_json(std::string_view text) {
   const json* stopped = member(object, "stopped_ms");
   if (stopped && stopped->is_number()) stacks.stopped_ms = stopped->get<double>();
   stacks.note = text_in(object, "note");
+  const json* missing = member(object, "python_missing");
+  stacks.python_missing = missing && missing->is_boolean() && missing->get<bool>();
   each_in(object, "threads", kMostThreads,
           [&](const json& one) { stacks.threads.push_back(thread_in(one)); });
   each_in(object, "python", kMostThreads, [&](const json& one) {
@@ -163,6 +166,7 @@ std::string to_text(const RankStacks& stacks) {
                      std::to_string(stacks.local_rank) + ", pid " + std::to_string(stacks.pid) + ") on " +
                      stacks.host + ", " + stacks.captured_at + "\n";
   if (!stacks.note.empty()) text += "  " + stacks.note + "\n";
+  if (stacks.python_missing) text += std::string("  ") + kHowToGetPython + "\n";
   for (const PythonThread& thread : stacks.python) {
     text +=
         "  Python thread " + thread.name + (thread.main ? " (main)\n" : "\n") + frames_text(thread.frames);

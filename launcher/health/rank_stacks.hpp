@@ -45,7 +45,12 @@ struct RankStacks {
   std::vector<ThreadStack> threads;  // the main thread first
   std::vector<PythonThread> python;  // empty where the worker is no Python, or it was not to be had
   std::string note;                  // what is missing and why; else empty
+  bool python_missing = false;       // it is CPython, and nothing that is there could tell its frames
 };
+
+// How to get those, on one line.
+inline constexpr const char* kHowToGetPython =
+    "Python frames are missing: import cpprun_progress in the script, or install py-spy";
 
 std::string to_json(const RankStacks& stacks);
 

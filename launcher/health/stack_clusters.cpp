@@ -1,8 +1,10 @@
 #include "launcher/health/stack_clusters.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <tuple>
 
 #include "launcher/health/known_waits.hpp"
@@ -103,18 +105,26 @@ std::string doing(const Place& place, bool one) {
   return std::string(one ? "is " : "are ") + (place.what.empty() ? "here" : place.what);
 }
 
+bool starts_with_one_of(std::string_view text, std::initializer_list<std::string_view> beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [text](std::string_view beginning) { return text.starts_with(beginning); });
+}
+
+// Not a function of the languages' own, which any program may be in.
 bool tells_something(const StackFrame& frame) {
   const std::string file = frame.module.substr(frame.module.rfind('/') + 1);
-  return !frame.function.empty() && !file.starts_with("libc.") && !file.starts_with("libstdc++") &&
-         !file.starts_with("ld-linux") && !frame.function.starts_with("std::") &&
-         !frame.function.starts_with("pybind11::");
+  return !frame.function.empty() &&
+         !starts_with_one_of(file, {"libc.", "libstdc++", "ld-linux", "python3", "libpython"}) &&
+         !starts_with_one_of(frame.function,
+                             {"std::", "pybind11::", "_Py", "PyObject_", "PyEval", "cfunction_"});
 }
 
 // For a wait its caller, else the innermost frame.
 std::string where(const Place& place) {
   for (std::size_t i = place.waits && place.frames.size() > 1 ? 1 : 0; i < place.frames.size(); ++i) {
-    if (!tells_something(place.frames[i])) continue;
     StackFrame shown = place.frames[i];
+    if (place.python) return to_text(shown);  // its names, such as <module>, are bare
+    if (!tells_something(shown)) continue;
     shown.function = bare_name(shown.function);
     return to_text(shown);
   }
@@ -187,7 +197,10 @@ std::string to_text(const std::vector<StackCluster>& clusters) {
 }
 
 std::string to_text(const std::vector<RankStacks>& ranks) {
-  std::string text = to_text(cluster_stacks(ranks));
+  const bool missing =
+      std::any_of(ranks.begin(), ranks.end(), [](const RankStacks& rank) { return rank.python_missing; });
+  std::string text = missing ? std::string(kHowToGetPython) + "\n\n" : "";
+  text += to_text(cluster_stacks(ranks));
   for (const RankStacks& rank : ranks) text.append("\n").append(to_text(rank));
   return text;
 }

@@ -33,7 +33,7 @@ std::vector<StackCluster> cluster_stacks(const std::vector<RankStacks>& ranks);
 std::string summary_of(const std::vector<StackCluster>& clusters);
 // The same and each cluster's frames, the odd ranks first.
 std::string to_text(const std::vector<StackCluster>& clusters);
-// That of their clusters, then each rank by itself.
+// That of their clusters, then each rank by itself; first of all what would make it tell more.
 std::string to_text(const std::vector<RankStacks>& ranks);
 
 // The rank that the others most likely wait for: one that cannot run, else one that does not wait for peers

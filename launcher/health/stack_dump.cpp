@@ -9,6 +9,7 @@
 #include "launcher/health/flight_recorder.hpp"
 #include "launcher/health/python_dump.hpp"
 #include "launcher/health/python_stacks.hpp"
+#include "launcher/health/stack_process.hpp"
 #include "launcher/health/tool_run.hpp"
 #include "launcher/report/utc_time.hpp"
 #include "launcher/text.hpp"
@@ -60,6 +61,15 @@ RankStacks described(const StackTarget& target, const CapturedProcess& process, 
   return stacks;
 }
 
+// At the process that works; a note where that is not the worker itself.
+std::string aim(StackTarget& target) {
+  StackProcess process = process_that_works(target.pid, target.writer);
+  target.pid = process.pid;
+  // Nobody else has a handler for it.
+  if (target.writer != 0 && target.writer != target.pid) target.python_signal = 0;
+  return std::move(process.note);
+}
+
 class Dump {
  public:
   Dump(asio::io_context& io, std::vector<StackTarget> targets, const StackTools& tools,
@@ -68,7 +78,8 @@ class Dump {
 
   awaitable<std::vector<RankStacks>> run() {
     const CaptureLimits limits;
-    for (const StackTarget& target : targets_) {
+    for (StackTarget& target : targets_) {
+      const std::string wrapper = aim(target);
       const async::Deadline limit =
           async::Deadline::earlier(deadline_, async::Deadline::after(kCaptureLimit));
       Captured one = co_await capture(io_, target.pid, limits, limit);
@@ -78,6 +89,7 @@ class Dump {
       }
       captured_.push_back(std::move(one));
       stacks_.push_back(described(target, captured_.back().process, tools_.host));
+      add_note(stacks_.back(), wrapper);
     }
     async::TaskGroup group(io_.get_executor());
     for (std::size_t i = 0; i < std::min(kAtOnce, targets_.size()); ++i) group.start(name_next());
@@ -130,6 +142,9 @@ class Dump {
       const ToolOutput output = co_await run_tool(io_, std::move(tool), kMostOutput, limit);
       stacks.python = parse_py_spy(output.text, target.pid);
     }
+    if (stacks.python.empty() && target.python_signal == 0) {
+      stacks.python_missing = runs_python(target.pid, process.command);
+    }
     if (!stacks.python.empty() || target.python_signal == 0) co_return;
     // It may only just be falling back into its stop.
     if (!process.threads.empty() && process.threads.front().state == 'T') {
@@ -144,7 +159,7 @@ class Dump {
   }
 
   asio::io_context& io_;
-  const std::vector<StackTarget> targets_;
+  std::vector<StackTarget> targets_;
   const StackTools& tools_;
   const async::Deadline deadline_;
   std::vector<Captured> captured_;

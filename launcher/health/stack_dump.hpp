@@ -16,9 +16,10 @@ namespace cpprun::launcher {
 struct StackTarget {
   int local_rank = 0;
   int global_rank = 0;
-  pid_t pid = 0;
+  pid_t pid = 0;            // of the worker; what is taken are the stacks of process_that_works()
   int python_signal = 0;    // the worker registered faulthandler on it; 0: it did not
   std::string python_file;  // what faulthandler writes to
+  pid_t writer = 0;         // of its progress page, which registered it; 0: not known
 };
 
 // What is needed to make sense of a capture.

@@ -147,6 +147,8 @@ json to_object(const WorkerFailure& failure, const std::string& host) {
       {"time", utc_time(failure.when)},
       {"progress",
        failure.progress ? json::parse(worker::to_json(*failure.progress, failure.moment)) : json(nullptr)},
+      {"progress_text",
+       failure.progress ? json(worker::to_text(*failure.progress, failure.moment)) : json(nullptr)},
   };
   if (!failure.ended) return object;
   if (const Exited* exited = std::get_if<Exited>(&failure.status)) {
@@ -166,7 +168,7 @@ json node_object(const JobCause& cause) {
                  {"confidence", 0.9},
                  {"stderr_tail", json::array()}};
   for (const char* key : {"global_rank", "local_rank", "role_rank", "host", "pid", "exit_code", "signal",
-                          "error_file", "time", "progress"}) {
+                          "error_file", "time", "progress", "progress_text"}) {
     object[key] = nullptr;
   }
   return object;

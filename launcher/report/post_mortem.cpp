@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "launcher/text.hpp"
+#include "worker_runtime/contract/printable_text.hpp"
 
 namespace cpprun::launcher {
 namespace {
@@ -18,6 +19,7 @@ constexpr std::size_t kWidth = 100;
 constexpr std::size_t kShownLines = 12;  // of each rank, or of ranks that said the same
 constexpr std::size_t kMostGroups = 16;  // of ranks that differ
 constexpr std::size_t kMostStackLines = 60;
+constexpr std::size_t kRankIndent = 26;  // of what is said of ranks, behind who and how
 
 // ---- building
 
@@ -112,18 +114,29 @@ class Page {
   // Wrapped between words.
   void row(const std::string& name, const std::string& value) {
     if (value.empty()) return;
-    std::string line = name + std::string(name.size() < kIndent ? kIndent - name.size() : 1, ' ');
+    wrapped(name + std::string(name.size() < kIndent ? kIndent - name.size() : 1, ' '), value, kIndent);
+  }
+  // Further lines begin `indent` blanks from the left.
+  void wrapped(std::string line, const std::string& value, std::size_t indent) {
+    std::size_t begin = line.size();
     for (const std::string& word : split(value, ' ')) {
-      if (line.size() > kIndent && line.size() + word.size() > kWidth) {
+      if (line.size() > begin && line.size() + word.size() > kWidth) {
         end_line(line);
-        line = std::string(kIndent, ' ');
+        line = std::string(indent, ' ');
+        begin = indent;
       }
       line += word + " ";
     }
     end_line(line);
   }
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
-  std::string take() { return std::move(text_); }
+  // The report may be anybody's: a terminal that shows it is not to act on it.
+  std::string take() {
+    std::string page;
+    for (const std::string& line : split(text_, '\n')) page += worker::printable(line) + "\n";
+    page.pop_back();
+    return page;
+  }
 
  private:
   static constexpr std::size_t kIndent = 13;
@@ -192,7 +205,7 @@ void add_ranks(Page& page, const Json& failures) {
     if (who.size() < 10) who.resize(10, ' ');
     std::string how = text.substr(0, tab) + "  ";
     if (how.size() < 14) how.resize(14, ' ');
-    page.line(who + how + text.substr(tab + 1));
+    page.wrapped("  " + who + how, text.substr(tab + 1), kRankIndent);
   }
 }
 
@@ -215,6 +228,9 @@ void add_words(Page& page, const Json& failures) {
 
 void add_progress(Page& page, const Json& failures) {
   const auto progress = [](const Json& failure) {
+    // Older reports have the object alone.
+    const Json& sentence = part(failure, "progress_text");
+    if (sentence.is_string()) return sentence.get<std::string>();
     const Json& value = part(failure, "progress");
     if (!value.is_object()) return value.is_string() ? value.get<std::string>() : std::string();
     std::string text;
@@ -228,7 +244,8 @@ void add_progress(Page& page, const Json& failures) {
   for (const auto& [text, ranks] : grouped(failures, progress)) {
     if (!any) page.heading("Progress");
     any = true;
-    page.line(rank_list(ranks) + ": " + text);
+    const std::string who = "  " + rank_list(ranks) + ": ";
+    page.wrapped(who, text, who.size());
   }
 }
 

@@ -12,7 +12,8 @@ namespace cpprun::launcher {
 std::string post_mortem_json(const FailureReport& report, const NodeFacts& node, const std::string& stacks);
 
 // The page, from the content of a post_mortem.json or failure.json of whatever version: what is missing is
-// left out. Throws std::invalid_argument with a sentence for a text that is neither.
+// left out. Whatever that holds, lines are printable UTF-8. Throws std::invalid_argument with a sentence for
+// a text that is neither.
 std::string post_mortem_page(const std::string& json);
 
 // The time of the root cause in such a content, as it is written there; empty where it has none.

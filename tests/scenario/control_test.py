@@ -3,6 +3,8 @@ import contextlib
 import glob
 import json
 import os
+import re
+import shlex
 import signal
 import socket
 import stat
@@ -81,8 +83,10 @@ class Status(ControlTest):
         job = self.running("--log-dir=logs", "--rdzv-id=run-x", "--max-restarts=3", workers=2)
         (folder,) = glob.glob(self.path("logs", "*"))
         status = self.status(job.pid)
-        for name in (f"run-x", folder, os.path.relpath(folder, self.folder), os.path.join(folder, "control.sock")):
+        for name in (f"run-x", folder, os.path.relpath(folder, self.folder), os.path.join(folder, "control.sock"),
+                     "logs", self.path("logs"), os.path.join(folder, "attempt_0")):
             self.assertEqual(self.status(name)["pid"], job.pid, name)
+        self.assertIn("rank 0 (local rank 0", self.ctl("stacks", "logs"))
         self.assertEqual((status["run_id"], status["state"], status["pid"], status["agent_pid"], status["folder"]),
                          ("run-x", "running", job.pid, job.agent(), folder))
         self.assertEqual([status[key] for key in ("attempt", "restarts", "max_restarts", "group_rank", "group_world_size")],
@@ -169,6 +173,14 @@ class Status(ControlTest):
         self.stop(job)
         self.assertFalse(os.path.lexists(entry(job)))
 
+    def test_of_a_folder_in_which_several_jobs_keep_their_logs(self):
+        jobs = [self.running("--log-dir=logs", "--rdzv-id", run) for run in ("a", "b")]
+        self.assertEqual([status["run_id"] for status in json.loads(self.ctl("status", "logs", "--json"))], ["a", "b"])
+        folders = ", ".join(sorted(glob.glob(os.path.join("logs", "*"), root_dir=self.folder)))
+        self.assertIn("several jobs keep their logs there; name one by its folder: " + folders,
+                      self.ctl("stacks", "logs", code=3))
+        self.stop(*jobs)
+
     def test_of_a_folder_whose_path_is_too_long_for_a_socket(self):
         deep = os.path.join(*["d" * 100] * 4)
         job = self.running("--log-dir", deep)
@@ -179,8 +191,9 @@ class Status(ControlTest):
         self.assertEqual([name for name in os.listdir(folder) if name.endswith(".sock")], [])
 
     def test_an_agent_that_is_stopped_is_listed_as_such(self):
-        job = self.running()
+        job = self.running("--rdzv-id=asleep")
         os.kill(job.agent(), signal.SIGSTOP)
+        self.assertRegex(self.ctl("status", "asleep", code=3), rf"one that does not answer: (\d+, )*{job.pid}\b")
         self.assertRegex(self.ctl("status"), rf"(?m)^{job.pid} +- .*did not answer within 2 s")
         os.kill(job.agent(), signal.SIGCONT)
         self.stop(job)
@@ -190,6 +203,7 @@ class Usage(ControlTest):
     def test_wrong_usage_is_one_sentence(self):
         for arguments, sentence in (
                 ([], "say what to look at"), (["stauts"], "unknown command stauts; did you mean status?"),
+                (["explain", "--json", "."], "explain has no option --json;"),
                 (["status", "--jsn"], "unknown option --jsn; did you mean --json?"),
                 (["status", "a", "b"], "one job at a time"), (["--quiet"], "unknown option --quiet")):
             self.assertIn(sentence, self.ctl(*arguments, code=2), arguments)
@@ -204,6 +218,24 @@ class Usage(ControlTest):
     def test_help_and_version(self):
         self.assertIn("stacks", self.ctl("--help"))
         self.assertRegex(self.ctl("--version"), r"^cpprunctl \d+\.\d+\.\d+\n$")
+
+
+class Explain(ControlTest):
+    def test_the_last_line_of_a_failure_says_how(self):
+        job = self.run_to_end("--log-dir=my logs", "--no-python", "bash", "-c", "exit 3")
+        self.assertEqual(job.code, 1)
+        said = re.search(r"the logs are in (.*); `cpprunctl (.*)` explains the failure\n$", job.err)
+        self.assertTrue(said, job.err)
+        self.assertIn("Root cause", self.ctl(*shlex.split(said[2])))
+        self.assertEqual(shlex.split(said[2])[1], said[1])
+        job = self.run_to_end("--log-dir=/dev/null", "--no-python", "bash", "-c", "exit 3")
+        self.assertNotIn("cpprunctl explain", job.err)
+
+    def test_the_page_tells_of_progress_in_a_sentence(self):
+        self.write("w.py", "import sys, cpprun_progress\ncpprun_progress.step(12)\nsys.exit(3)")
+        job = self.run_to_end("--log-dir=logs", "w.py", env={"PYTHON_EXEC": sys.executable})
+        self.assertEqual(job.code, 1)
+        self.assertRegex(self.ctl("explain", "logs"), r"\nProgress\n-+\n  0: step 12, starting, last progress ")
 
 
 class Socket(ControlTest):
@@ -268,8 +300,13 @@ class Socket(ControlTest):
             self.assertEqual([name for name in found if name.endswith(".sock")], [])
 
     def test_what_a_job_left_that_was_killed_as_a_whole_is_removed(self):
-        job = self.running("--log-dir=logs")
+        self.script("w.sh", "echo $CPPRUN_PROGRESS_PAGE > $CASE/page; touch $CASE/up; exec sleep 300")
+        job = self.start("--log-dir=logs", "./w.sh")
+        self.wait_for_files("up")
+        pages = os.path.dirname(self.read("page").strip())
         agent = job.agent()
+        self.ctl("status")
+        self.assertTrue(os.path.isdir(pages))  # while the job lives
         os.kill(job.pid, signal.SIGSTOP)  # so that it cannot clean up
         os.kill(agent, signal.SIGKILL)
         os.kill(job.pid, signal.SIGKILL)
@@ -278,6 +315,7 @@ class Socket(ControlTest):
         self.assertNotIn(job.pid, [other.get("pid") for other in json.loads(self.ctl("status", "--json"))])
         self.assertFalse(os.path.lexists(entry(job)))
         self.assertEqual(glob.glob(self.path("logs", "*", "control.sock")), [])
+        self.assertFalse(os.path.exists(pages))
 
 
 class Stacks(ControlTest):
@@ -291,6 +329,26 @@ class Stacks(ControlTest):
         (node,) = json.loads(self.ctl("stacks", job.pid, "--json"))["nodes"]
         self.assertEqual(node["group_rank"], 0)
         self.assertEqual(self.status(job.pid)["state"], "running")
+        self.stop(job)
+
+    def test_of_a_wrapped_python_script(self):
+        self.write("w.py", "import os, sys, cpprun_progress\ndef waits_here():\n"
+                           "    open(os.environ['CASE'] + '/up', 'w').close()\n    sys.stdin.read()\nwaits_here()")
+        self.script("w.sh", f"{sys.executable} w.py; exit $?")
+        job = self.start("./w.sh", stdin=subprocess.PIPE)
+        self.wait_for_files("up")
+        shell = self.status(job.pid)["workers"][0]["pid"]
+        text = until(lambda: (text := self.ctl("stacks", job.pid)) and "waits_here at" in text and text)
+        self.assertTrue(text)
+        self.assertIn(f"it runs below the worker's w.sh (pid {shell})", text)
+        self.stop(job)
+
+    def test_of_a_python_script_that_does_not_import_the_module(self):
+        self.write("w.py", "import os, time\nopen(os.environ['CASE'] + '/up', 'w').close()\ntime.sleep(300)")
+        os.mkdir(self.path("empty"))
+        job = self.start("w.py", env={"PYTHON_EXEC": sys.executable, "PATH": self.path("empty")})
+        self.wait_for_files("up")
+        self.assertTrue(self.ctl("stacks", job.pid).startswith("Python frames are missing: import cpprun_progress"))
         self.stop(job)
 
     def two_nodes(self, *options):

@@ -87,7 +87,7 @@ class Report(ScenarioTest):
         self.assertEqual(stopped, {0: True, 1: False})
         self.assertEqual(set(cause), {"global_rank", "local_rank", "role_rank", "host", "pid", "exit_code", "signal",
                                       "class", "evidence", "advice", "confidence", "message", "error_file", "stderr_tail",
-                                      "time", "progress"})
+                                      "time", "progress", "progress_text"})
 
     def test_error_file_of_the_worker(self):
         self.write("w.py", "import json, os, sys\n"

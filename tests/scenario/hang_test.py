@@ -40,9 +40,9 @@ up(f"ready.{rank}")
 
 
 class HangTest(ScenarioTest):
-    def start_pair(self, text, *options, silence=LIMIT, **kw):
+    def start_pair(self, text, *options, silence=LIMIT, logs="logs", **kw):
         self.write("w.py", PAIR + text)
-        return self.start("--nproc-per-node=2", f"--hang-detection=silence={silence}", "--log-dir=logs",
+        return self.start("--nproc-per-node=2", f"--hang-detection=silence={silence}", f"--log-dir={logs}",
                           "--event-log-handler=file:events", *options, "w.py",
                           env={"PYTHON_EXEC": sys.executable, "PORT": str(free_port())}, **kw)
 
@@ -73,6 +73,17 @@ if rank == 1: lock.acquire(), lock.acquire()
 meet()
 """)
         self.assert_hang(job, 0, 1)
+
+    def test_without_a_folder_the_log_has_the_stacks(self):
+        job = self.start_pair("""
+def stands_here():
+    while True: pass
+if rank == 1: stands_here()
+meet()
+""", logs="/dev/null")
+        self.assertEqual(job.end(), 1, job.err)
+        self.assertRegex(job.err, r"warning: no file keeps the stacks(.*\n)+.*warning:   rank [01] (.*\n)+.*warning:       #0  ")
+        self.assertNotIn("STACKS", self.states())  # which would name the file
 
     def test_a_loop_that_gets_nowhere(self):
         job = self.start_pair("""

@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class StackDump : public ::testing::Test {
  protected:
@@ -149,6 +150,56 @@ TEST_F(StackDump, PythonsOwnFramesComeThroughFaulthandler) {
   }
   child.close_input();
   EXPECT_EQ(child.read_line(), "undisturbed");
+}
+
+TEST_F(StackDump, OfAWrapperTheProcessThatItWaitsForIsTaken) {
+  const std::string script = write("script.py", kScript);
+  // A shell waits for a shell that waits for the script; `:` keeps both from becoming it.
+  const std::string command = std::string(PYTHON) + " " + script + " " + write("python.txt", "") + "; :";
+  const Victim shell({"/bin/bash", "-c", "/bin/bash -c '" + command + "'; :"});
+  RankStacks stacks;
+  ASSERT_TRUE(until([&] {
+    stacks = dump({{0, 0, shell.pid(), 0, ""}}, tools_with("")).at(0);
+    return stacks.threads.size() == 2;
+  })) << to_text(stacks);
+  EXPECT_NE(stacks.pid, shell.pid());
+  EXPECT_TRUE(stacks.python_missing);
+  EXPECT_THAT(stacks.note,
+              HasSubstr("it runs below the worker's bash (pid " + std::to_string(shell.pid()) + ")"));
+}
+
+TEST_F(StackDump, OfAWrapperWithSeveralChildrenTheWriterOfThePageIsTaken) {
+  const std::string script = write("script.py", kScript);
+  const std::string file = write("python.txt", "");
+  // Both have the test's end of stdin, which bash would take from them.
+  const Victim shell({"/bin/bash", "-c",
+                      "exec 3<&0; cat <&3 >/dev/null & " + std::string(PYTHON) + " " + script + " " + file +
+                          " <&3 & echo $! > " + (folder_ / "pid").string() + "; wait"});
+  ASSERT_TRUE(until([&] { return read("pid").find('\n') != std::string::npos; }));
+  const pid_t writer = std::stoi(read("pid"));
+  const std::vector<StackTarget> targets{{0, 0, shell.pid(), SIGUSR2, file, writer},
+                                         {1, 1, shell.pid(), SIGUSR2, file, ::getpid()}};
+  std::vector<RankStacks> stacks;
+  ASSERT_TRUE(until([&] {
+    stacks = dump(targets, tools_with(""));
+    return !stacks.at(0).python.empty();
+  })) << to_text(stacks.at(0));
+  EXPECT_EQ(stacks.at(0).pid, writer);
+  // The other writer is no process below it, so that nobody gets its signal.
+  EXPECT_EQ(stacks.at(1).pid, shell.pid());
+  EXPECT_THAT(stacks.at(1).note, Not(HasSubstr("signal")));
+}
+
+TEST_F(StackDump, APythonWithoutFramesOfItsOwnSaysHowToGetThem) {
+  const std::string script = write("script.py", kScript);
+  const Victim python({PYTHON, script, write("python.txt", "")});
+  const Victim other(victim("threads"));
+  StackTools tools = tools_with("");
+  tools.environment = {"PATH=" + folder_.string()};
+  const std::vector<RankStacks> stacks =
+      dump({{0, 0, python.pid(), 0, ""}, {1, 1, other.pid(), 0, ""}}, tools);
+  EXPECT_TRUE(stacks.at(0).python_missing);
+  EXPECT_FALSE(stacks.at(1).python_missing);
 }
 
 TEST_F(StackDump, NoSignalGoesToAProcessThatDidNotRegister) {

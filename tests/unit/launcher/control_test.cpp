@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -189,17 +190,66 @@ TEST(ControlServer, ACaptureThatFailsOrHangsIsASentence) {
             "the stacks were not there in time");
 }
 
-TEST(ControlServer, OneCaptureAtATimeAndAnEndMeanwhile) {
+// Two who ask for stacks, while the capture of the first waits to be let go.
+struct TwoAsk {
+  explicit TwoAsk(const fs::path& folder)
+      : agent(folder, [this] { return captured(); }), first(connect_to(folder, kPatience)) {
+    const std::string request = "{\"request\":\"stacks\"}\n";
+    ::send(first.get(), request.data(), request.size(), MSG_NOSIGNAL);
+    // The server serves in the order in which it was asked.
+    second = connect_to(folder, kPatience);
+    ::send(second.get(), request.data(), request.size(), MSG_NOSIGNAL);
+    EXPECT_EQ(ask(folder, "status", kPatience), R"({"run_id":"r"})");
+  }
+  awaitable<std::string> captured() {
+    ++captures;
+    async::Event event(agent.io().get_executor());
+    open = &event;
+    while (!opened) co_await event.wait();
+    open = nullptr;
+    co_return "{\"n\":" + std::to_string(captures) + "}";
+  }
+  void let_go() {
+    asio::post(agent.io(), [this] {
+      opened = true;
+      if (open) open->notify_all();
+    });
+  }
+  static std::string reply_to(const FileDescriptor& socket) {
+    std::string reply(64, '\0');
+    reply.resize(static_cast<std::size_t>(
+        std::max<ssize_t>(::recv(socket.get(), reply.data(), reply.size(), MSG_WAITALL), 0)));
+    return reply;
+  }
+
+  // The agent's thread's.
+  async::Event* open = nullptr;
+  bool opened = false;
+  int captures = 0;
+
+  AgentEnd agent;
+  FileDescriptor first;
+  FileDescriptor second;
+};
+
+TEST(ControlServer, WhoAsksDuringACaptureSharesIt) {
+  const std::string shared = "{\"protocol\":1,\"stacks\":{\"n\":1}}\n";
+  for (const bool impatient : {false, true}) {
+    const Folder folder;
+    TwoAsk asked(folder.path());
+    if (impatient) asked.first = FileDescriptor();
+    asked.let_go();
+    if (!impatient) {
+      EXPECT_EQ(TwoAsk::reply_to(asked.first), shared);
+    }
+    EXPECT_EQ(TwoAsk::reply_to(asked.second), shared);
+    EXPECT_EQ(ask(folder.path(), "stacks", kPatience), "{\"n\":2}");  // one of its own
+  }
+}
+
+TEST(ControlServer, AnEndDuringACapture) {
   const Folder folder;
-  asio::io_context* io = nullptr;
-  AgentEnd agent(folder.path(), [&io] { return never(*io); });
-  io = &agent.io();
-  const FileDescriptor first = connect_to(folder.path(), kPatience);
-  const std::string request = "{\"request\":\"stacks\"}\n";
-  ::send(first.get(), request.data(), request.size(), MSG_NOSIGNAL);
-  // The server serves in the order in which it was asked.
-  EXPECT_THAT(refusal(folder.path(), "stacks", ControlError::Kind::Refused), HasSubstr("captured already"));
-  EXPECT_EQ(ask(folder.path(), "status", kPatience), R"({"run_id":"r"})");
+  const TwoAsk asked(folder.path());
 }
 
 TEST(ControlClient, SaysWhoIsNotThere) {
@@ -276,6 +326,24 @@ TEST_F(Jobs, OfALinkInPlaceOfTheListAreNone) {
   EXPECT_TRUE(fs::exists(elsewhere / "4"));
 }
 
+TEST(FoldersMeant, TheRunsOwnThoseBelowOrTheOneAbove) {
+  const Folder logs;
+  const fs::path first = logs.path() / "a_1";
+  const fs::path second = logs.path() / "b_2";
+  fs::create_directories(first / "attempt_0");
+  fs::create_directories(second);
+  EXPECT_THAT(folders_meant(logs.path()), ElementsAre(logs.path()));  // none is there
+  const FileDescriptor one = listen_at(first);
+  EXPECT_THAT(folders_meant(first), ElementsAre(first));
+  EXPECT_THAT(folders_meant(logs.path()), ElementsAre(first));
+  EXPECT_THAT(folders_meant(second), ElementsAre(second));
+  ASSERT_EQ(folders_meant(first / "attempt_0").size(), 1u);
+  EXPECT_TRUE(fs::equivalent(folders_meant(first / "attempt_0").front(), first));
+  const FileDescriptor two = listen_at(second);
+  EXPECT_THAT(folders_meant(logs.path()), ElementsAre(first, second));
+  EXPECT_THAT(folders_meant("no/such/folder"), ElementsAre("no/such/folder"));
+}
+
 std::string no_job(const std::vector<KnownJob>& jobs, const std::string& wanted) {
   try {
     return "found " + std::to_string(only_job(jobs, wanted));
@@ -295,6 +363,15 @@ TEST(ChooseJob, ByPidOrRunOrBecauseItIsTheOnlyOne) {
   EXPECT_EQ(no_job(jobs, ""), "4 jobs run here; name one by its pid: 10, 11, 12, 13");
   EXPECT_THAT(no_job(jobs, "trian"), HasSubstr("'trian'; did you mean train?"));
   EXPECT_EQ(no_job({}, ""), "no job of yours runs on this host");
+  EXPECT_EQ(no_job({}, "train"),
+            "no job of yours on this host has the pid or run id 'train'; cpprunctl status lists them");
+  const std::vector<KnownJob> silent{{10, "other"}, {11, "", false}, {12, "", false}};
+  EXPECT_EQ(
+      no_job(silent, "train"),
+      "no job of yours on this host that answers has the pid or run id 'train'; it may be one that does "
+      "not answer: 11, 12");
+  EXPECT_EQ(only_job(silent, "12"), 2u);
+  EXPECT_EQ(only_job(silent, "other"), 0u);
 }
 
 JobStatus some_status() {

@@ -178,6 +178,8 @@ TEST(FailureReport, TheLastProgress) {
   const json progress = json::parse(to_json(report({root}))).at("root_cause").at("progress");
   EXPECT_EQ(progress.at("step"), 17);
   EXPECT_EQ(progress.at("last_progress_seconds"), 14.0);
+  EXPECT_EQ(json::parse(to_json(report({root}))).at("root_cause").at("progress_text"),
+            "step 17, training, last progress 14.0 s ago");
 }
 
 // What one node tells the others comes out of their reports as it went in.

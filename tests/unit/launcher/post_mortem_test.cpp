@@ -110,11 +110,50 @@ TEST(PostMortem, WhatIsMissingOrOfAnotherShapeIsLeftOut) {
   }
 }
 
+// Anything that a terminal would act on, in any text of a report.
+void spoil(json& value) {
+  if (value.is_string()) value = value.get<std::string>() + "\x1b[2J\x9b\r\xc2\x9b";
+  if (value.is_array()) {
+    for (json& element : value) spoil(element);
+  }
+  if (!value.is_object()) return;
+  json spoilt = json::object();
+  for (auto& [key, element] : value.items()) {
+    spoil(element);
+    spoilt[key] = element;
+  }
+  value = std::move(spoilt);
+}
+
+TEST(PostMortem, NothingThatATerminalActsOn) {
+  json report = json::parse(post_mortem_json(crash(), facts(), "stacks\nof all"));
+  report["failures"][0]["progress"] = {{"phase\x1b[1m", "train"}};
+  report["differences"] = {"a"};
+  report["lost_nodes"] = {{{"node", "1"}, {"host", "b"}, {"time", "c"}, {"ranks", {{{"text", "d"}}}}}};
+  for (const char* number : {"attempt", "run_id"}) report[number] = "2";
+  spoil(report);
+  const std::string page = post_mortem_page(report.dump(-1, ' ', false, json::error_handler_t::ignore));
+  for (const char* forbidden : {"\x1b", "\r", "\x9b"}) EXPECT_THAT(page, Not(HasSubstr(forbidden)));
+  EXPECT_THAT(page, HasSubstr("\n  stacks\n  of all"));  // lines stay lines
+}
+
 TEST(PostMortem, ProgressIsShownWhereThereIsSome) {
   json report = json::parse(post_mortem_json(crash(), facts(), ""));
   report["failures"][0]["progress"] = {
       {"step", 12}, {"phase", "train"}, {"message", ""}, {"section", nullptr}};
   EXPECT_THAT(post_mortem_page(report.dump()), HasSubstr("Progress\n--------\n  0: phase train, step 12\n"));
+  report["failures"][0]["progress_text"] = "step 12, training, message '" + std::string(80, 'x') + " y'";
+  EXPECT_THAT(post_mortem_page(report.dump()),
+              HasSubstr("Progress\n--------\n  0: step 12, training, message\n     '" + std::string(80, 'x') +
+                        " y'\n"));
+}
+
+TEST(PostMortem, LongEvidenceOfARankIsWrapped) {
+  json report = json::parse(post_mortem_json(crash(), facts(), ""));
+  report["failures"][2]["evidence"] = {std::string(50, 'a') + " " + std::string(60, 'b')};
+  EXPECT_THAT(post_mortem_page(report.dump()),
+              HasSubstr("  3         SIGSEGV       segmentation_fault: " + std::string(50, 'a') + "\n" +
+                        std::string(26, ' ') + std::string(60, 'b') + "\n"));
 }
 
 TEST(NodeWords, TheyTravelAndAreQuoted) {
@@ -225,6 +264,41 @@ TEST_F(Explain, TheLatestOfSeveralAndTheOthersListed) {
   const std::size_t first = out_.find("17:00:00.000Z  " + (folder_ / "a_1/attempt_0").string());
   ASSERT_NE(second, std::string::npos) << out_;
   EXPECT_LT(second, first);
+}
+
+TEST_F(Explain, TheFirstWholeFileCounts) {
+  write("attempt_0/post_mortem/post_mortem.json", "{\"root_cause\": {");
+  write_report("attempt_0/failure.json", "whole", "2026-11-29T17:00:00.000Z");
+  for (const char* place : {"", "attempt_0"}) {
+    EXPECT_EQ(explained(place), 0) << place << trouble_;
+    EXPECT_THAT(out_, HasSubstr("run whole")) << place;
+  }
+  EXPECT_EQ(explained("attempt_0/post_mortem"), 1);  // where there is no other
+  EXPECT_THAT(trouble_, HasSubstr("post_mortem.json cannot be explained: it is no JSON"));
+}
+
+TEST_F(Explain, SaysWhyAFileIsNotRead) {
+  fs::create_directories(folder_ / "attempt_0/failure.json");
+  EXPECT_EQ(explained(""), 1);
+  EXPECT_THAT(trouble_, HasSubstr("failure.json cannot be explained: it is no regular file"));
+  EXPECT_EQ(explained("attempt_0"), 1);
+  EXPECT_THAT(trouble_, HasSubstr("it is no regular file"));
+  fs::remove(folder_ / "attempt_0/failure.json");
+  write("attempt_0/failure.json", "{");
+  fs::resize_file(folder_ / "attempt_0/failure.json", std::uintmax_t{65} << 20);
+  EXPECT_EQ(explained("attempt_0"), 1);
+  EXPECT_THAT(trouble_, HasSubstr("it is larger than 64 MiB"));
+  fs::create_symlink("/dev/null", folder_ / "null");
+  EXPECT_EQ(explained("null"), 1);
+  EXPECT_THAT(trouble_, HasSubstr("null cannot be explained: it is no regular file"));
+}
+
+TEST_F(Explain, NamesOfFoldersAreAnybodysToo) {
+  write_report("a\x1b[2J_1/attempt_0/failure.json", "first", "2026\x1b[2J");
+  write_report("b_1/attempt_0/failure.json", "second", "2027");
+  EXPECT_EQ(explained(""), 0);
+  EXPECT_THAT(out_, HasSubstr("Other failures"));
+  EXPECT_THAT(out_, Not(HasSubstr("\x1b")));
 }
 
 TEST_F(Explain, TroubleIsASentence) {

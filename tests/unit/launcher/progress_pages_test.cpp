@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "launcher/process/log_layout.hpp"
 #include "worker_runtime/contract/cpprun_progress.h"
@@ -57,7 +58,8 @@ TEST_F(Pages, EachAttemptHasFreshOnes) {
   EXPECT_EQ(pages_.reading(0)->step, 12);  // for the report
   pages_.make(4, 1);
   EXPECT_FALSE(pages_.reading(0));
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+  EXPECT_FALSE(fs::exists(ProgressPages::page_file(folder_, 3, 0)));
+  EXPECT_FALSE(fs::exists(ProgressPages::page_file(folder_, 3, 1)));
   ::munmap(page, CPPRUN_PROGRESS_PAGE_SIZE);
 }
 
@@ -71,6 +73,34 @@ TEST_F(Pages, AWorkerThatCutsItsPageOffHarmsNobody) {
   EXPECT_FALSE(pages_.reading(0));
   fs::remove(pages_.file_of(0));
   EXPECT_FALSE(pages_.reading(0));
+}
+
+TEST(AbandonedPages, AreThoseWhoseOwnerIsGone) {
+  std::string pattern = (fs::temp_directory_path() / "cpprun-pages-XXXXXX").string();
+  const fs::path root = ::mkdtemp(pattern.data());
+  const fs::path dead = root / "cpprun_progress_dead";
+  const fs::path spared[] = {root / "cpprun_progress_alive", root / "cpprun_progress_of_another_version",
+                             root / "cpprun_progress_writable", root / "something_else"};
+  ProgressPages alive(spared[0].string());
+  alive.make(0, 1);
+  for (const fs::path& folder : {dead, spared[2], spared[3]}) {
+    fs::create_directory(folder);
+    fs::permissions(folder, fs::perms::owner_all);
+    std::ofstream(folder / "owner") << "";
+    std::ofstream(folder / "attempt_0_rank_0") << "page";
+  }
+  fs::create_directory(spared[1]);
+  fs::permissions(spared[2], fs::perms::all);
+  fs::create_directory_symlink(spared[3], root / "cpprun_progress_link");
+  ProgressPages::remove_abandoned(root.string());
+  EXPECT_FALSE(fs::exists(dead));
+  for (const fs::path& folder : spared) EXPECT_TRUE(fs::exists(folder)) << folder;
+  EXPECT_TRUE(fs::exists(alive.file_of(0)));
+  EXPECT_TRUE(fs::exists(spared[3] / "owner"));
+  alive.make(1, 1);  // of the next attempt likewise
+  ProgressPages::remove_abandoned(root.string());
+  EXPECT_TRUE(fs::exists(alive.file_of(0)));
+  fs::remove_all(root);
 }
 
 TEST(PagesWithoutRoom, AreNone) {

@@ -16,6 +16,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 StackFrame native(const std::string& function, const std::string& module = "/usr/bin/train") {
   return {function, module, 0x10, "", 0};
@@ -157,6 +159,25 @@ TEST(StackClusters, NativeFramesSayWhatPythonsDoNot) {
       "rank 0 sleeps: step at train.py:12");
 }
 
+TEST(StackClusters, PythonsNamesAreShownAsTheyAre) {
+  for (const char* name : {"<module>", "<lambda>", "<listcomp>", "step.<locals>.inner"}) {
+    EXPECT_EQ(summary({python_rank(0, {python(name, 12)}, {native("clock_nanosleep")})}),
+              std::string("rank 0 sleeps: ") + name + " at train.py:12");
+  }
+}
+
+TEST(StackClusters, FunctionsOfPythonItselfTellNothing) {
+  const StackFrame interpreter = native("builtin_exec", "/usr/bin/python3.11");
+  const StackFrame library = native("run_mod", "/usr/lib/libpython3.11.so.1.0");
+  for (const char* name :
+       {"_PyEval_EvalFrameDefault", "cfunction_call", "PyObject_Call", "PyEval_EvalCode"}) {
+    EXPECT_EQ(summary({rank_in(0, {native("clock_nanosleep"), interpreter, library, native(name),
+                                   native("at::matmul(X)")})}),
+              "rank 0 sleeps: at::matmul in train");
+  }
+  EXPECT_EQ(summary({rank_in(0, {native("clock_nanosleep"), interpreter})}), "rank 0 sleeps");
+}
+
 TEST(StackClusters, StatesOfTheKernelGoFirst) {
   RankStacks stuck = rank_in(1, {native("read"), native("main")}, "D");
   stuck.threads.front().wchan = "rpc_wait_bit_killable";
@@ -275,6 +296,15 @@ TEST(StackText, WhatAPersonReads) {
             "    #0  f() in train\n"
             "    #1  train+0x10\n");
   EXPECT_EQ(to_text(native("f\x1b[2J")), "f\\x1b[2J in train");
+}
+
+TEST(StackText, HowToGetPythonsFramesIsSaidOnceForAll) {
+  std::vector<RankStacks> ranks{everything(), everything()};
+  EXPECT_THAT(to_text(ranks), Not(HasSubstr("import cpprun_progress")));
+  ranks.back().python_missing = true;
+  EXPECT_TRUE(rank_stacks_from_json(to_json(ranks.back()))->python_missing);
+  EXPECT_THAT(to_text(ranks), StartsWith(std::string(kHowToGetPython) + "\n\n2 ranks"));
+  EXPECT_THAT(to_text(ranks.back()), HasSubstr(std::string("  a note\n  ") + kHowToGetPython + "\n"));
 }
 
 TEST(Faulthandler, ThreadsAndFrames) {
