@@ -14,6 +14,7 @@
 #include "launcher/health/timer_server.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/patient_write.hpp"
+#include "launcher/process/temporary_folder.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/process/visible_device.hpp"
 #include "launcher/python_path.hpp"
@@ -190,7 +191,7 @@ int print_dry_run(const LaunchConfig& config, const WorkerCommand& command, cons
   plan.inherited = std::move(inherited);
   plan.spec = worker_spec(config, command, ranks, {});
   plan.folder = std::filesystem::current_path(unknown).string();
-  plan.temporary_folder = std::filesystem::temp_directory_path(unknown).string();
+  plan.temporary_folder = temporary_folder().path.string();
   plan.progress_folder = ProgressPages::plan_folder("XXXXXXXX");
   const bool written = std::fputs(to_text(plan, config).c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   return written ? kGood : kSystemRefused;

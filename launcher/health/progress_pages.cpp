@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "launcher/process/log_layout.hpp"
+#include "launcher/process/temporary_folder.hpp"
 
 namespace cpprun::launcher {
 namespace {
@@ -52,8 +53,9 @@ std::string ProgressPages::plan_folder(const std::string& suffix) {
   fs::path root = kSharedMemory;
   std::error_code error;
   if (!fs::is_directory(root, error) || ::access(root.c_str(), W_OK | X_OK) != 0) {
-    root = from_root(fs::temp_directory_path(error));
-    if (error) return "";
+    const TemporaryFolder temporary = temporary_folder();
+    if (temporary.error) return "";
+    root = from_root(temporary.path);
   }
   return (root / ("cpprun_progress_" + suffix)).string();
 }

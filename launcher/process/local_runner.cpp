@@ -12,6 +12,7 @@
 #include "launcher/process/child_process.hpp"
 #include "launcher/process/error_file.hpp"
 #include "launcher/process/process_tree.hpp"
+#include "launcher/process/temporary_folder.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/text.hpp"
 
@@ -61,7 +62,7 @@ int read_exec_error(int fd) {
 std::vector<std::string> places_of(const RunFolder& folder) {
   std::error_code unknown;
   std::vector<std::string> places{std::filesystem::current_path(unknown).string(),
-                                  std::filesystem::temp_directory_path(unknown).string(), "/dev/shm"};
+                                  temporary_folder().path.string(), "/dev/shm"};
   if (folder.exists()) places.push_back(folder.path().string());
   return places;
 }

@@ -53,6 +53,9 @@ class Accepted(ScenarioTest):
         job = self.run_to_end(self.script("w.sh", 'printf "%s\\n" "$@"'), *words)
         self.assertEqual(job.out, "".join(w + "\n" for w in words))
 
+    def test_an_empty_variable_for_temporary_files_counts_for_nothing(self):
+        self.assertEqual(self.count("-t", "3", env={"TMPDIR": "", "TMP": self.path("tmp")}), 1)
+
     def test_help_and_version(self):
         for flag in ("-h", "--help"):
             job = self.run_to_end(flag)
@@ -162,6 +165,7 @@ class Refused(ScenarioTest):
         self.refused("--max-restarts", *true, env={"PET_MAX_RESTARTS": "yes"})
         self.refused("1 or 0", *true, env={"PET_STANDALONE": "maybe"})
         self.refused("TMPDIR", *true, env={"TMPDIR": "/no/such/folder"})
+        self.refused("'/no/such/folder' (TMP)", *true, env={"TMPDIR": "", "TMP": "/no/such/folder"})
         self.refused("unknown option --b\\x1b[31m\\x0ax", "--b\x1b[31m\nx", *true)
 
     def test_programs(self):
