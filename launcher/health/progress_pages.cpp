@@ -71,8 +71,8 @@ void ProgressPages::make(int attempt, int local_world_size) {
   try {
     make_all(attempt, local_world_size);
   } catch (const std::system_error& error) {
+    pages_.clear();  // removing a folder takes a descriptor
     remove_files();
-    pages_.clear();
     if (std::exchange(warned_, true)) return;
     spdlog::warn("workers cannot tell how far they are, and progress limits do not hold: {}", error.what());
   }

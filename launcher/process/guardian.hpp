@@ -22,8 +22,9 @@
 namespace cpprun::launcher {
 
 struct Guardianship {
-  // Removed by the guardian when the agent did not live to do so; the first two may be empty.
+  // Removed by the guardian when the agent did not live to do so; may be empty.
   std::string temporary_folder;
+  // Removed by it in any case, should the agent not have been able to; may be empty.
   std::string progress_folder;
   std::string timer_file;  // a FIFO
   ControlPlace control;
