@@ -209,6 +209,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
   int code = kGood;
   try {
     WorkerSpec spec = worker_spec(config, command, ranks, seat.original_mask);
+    rendezvous::raise_open_file_limit();  // pipes and pages of many workers, connections of many agents
     StackTools tools = find_stack_tools(own_folder(), spec.environment, spec.hostname);
     AgentProcess agent(config, command.interpreter, std::move(spec), folder, guardianship, seat,
                        std::move(tools));

@@ -114,6 +114,13 @@ class Environment(ScenarioTest):
         # 3 is the folder that ls itself has open.
         self.assertEqual(sorted(job.out.split()), sorted(f"[default{r}]:{fd}" for r in (0, 1) for fd in "0123"))
 
+    def test_a_low_limit_of_open_files_is_the_workers_alone(self):
+        job = self.run_to_end("-n8", "-t3", "--no-python", "sh", "-c", "ulimit -Sn",
+                              wrap=("bash", "-c", 'ulimit -Sn 24; exec "$@"', "limited"))
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(sorted(job.out.splitlines()), [f"[default{rank}]:24" for rank in range(8)])
+        self.assertNotIn("warning", job.err)
+
     def test_stdin_is_inherited(self):
         path = self.write("in", "typed\n")
         with open(path) as stdin:
