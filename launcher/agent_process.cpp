@@ -140,6 +140,8 @@ awaitable<void> AgentProcess::run_agent() {
     failure = std::current_exception();
     events_.agent_ended(error.what());
     last_word += std::string(": ") + error.what();
+    if (agent_) failure_ = agent_->failure();
+    leaves_logs_ = agent_ && agent_->has_failed();
   }
   if (handler_) co_await handler_->close(std::move(last_word));
   tasks_.cancel();

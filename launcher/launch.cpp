@@ -132,7 +132,16 @@ WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
   return spec;
 }
 
-int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
+void print_report(const FailureReport& report) {
+  spdlog::default_logger()->flush();
+  write_patiently(STDERR_FILENO, "\n" + to_text(report), kReportPatience);  // failure.json says the same
+}
+
+void name_logs(const RunFolder& folder) {
+  if (folder.exists()) spdlog::info("the logs are in {}", folder.path().string());
+}
+
+int report(const RunResult& result, bool abandoned) {
   if (const StoppedBy* stopped = std::get_if<StoppedBy>(&result)) {
     record_own_error(own_error_file(), "Signal", "cpprun was stopped by " + signal_name(stopped->signal),
                      128 + stopped->signal);
@@ -140,12 +149,8 @@ int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
   }
   const Failed* failed = std::get_if<Failed>(&result);
   if (!failed) return abandoned ? kWorkersFailed : kGood;
-  std::string text = "\n";
-  text += to_text(failed->report);
-  spdlog::default_logger()->flush();
-  write_patiently(STDERR_FILENO, text, kReportPatience);  // failure.json says the same
+  print_report(failed->report);
   record_own_failure(own_error_file(), failed->report);
-  if (folder.exists()) spdlog::info("the logs are in {}", folder.path().string());
   return kWorkersFailed;
 }
 
@@ -207,23 +212,35 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
   if (!timers.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timers.c_str(), 1);  // for the workers
   bool keep_logs = false;
   int code = kGood;
+  std::optional<AgentProcess> agent;
+  // An error ended the run after an attempt that failed, and that tells more of it.
+  const auto print_last_failure = [&] {
+    if (agent && agent->failure()) print_report(*agent->failure());
+  };
   try {
     WorkerSpec spec = worker_spec(config, command, ranks, seat.original_mask);
     rendezvous::raise_open_file_limit();  // pipes and pages of many workers, connections of many agents
     StackTools tools = find_stack_tools(own_folder(), spec.environment, spec.hostname);
-    AgentProcess agent(config, command.interpreter, std::move(spec), folder, guardianship, seat,
-                       std::move(tools));
-    const RunResult result = agent.run();
+    agent.emplace(config, command.interpreter, std::move(spec), folder, guardianship, seat, std::move(tools));
+    const RunResult result = agent->run();
     keep_logs = std::holds_alternative<Failed>(result);
-    code = report(result, agent.abandoned(), folder);
+    code = report(result, agent->abandoned());
   } catch (const UsageError& error) {
     code = fail("UsageError", error.what(), kWrongUsage);
   } catch (const rendezvous::RendezvousError& error) {
+    print_last_failure();
     code = fail("RendezvousError", error.what(), kRendezvousFailed);
   } catch (const std::exception& error) {
+    print_last_failure();
     code = fail("SystemError", error.what(), kSystemRefused);
   }
-  if (!keep_logs) folder.discard();
+  keep_logs = keep_logs || (agent && agent->leaves_logs());
+  agent.reset();
+  if (keep_logs) {
+    name_logs(folder);
+  } else {
+    folder.discard();
+  }
   spdlog::default_logger()->flush();
   return code;
 }

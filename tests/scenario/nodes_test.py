@@ -216,6 +216,23 @@ class Ends(NodesTest):
         self.assertEqual(self.end(first, second), [137, 3], second.err)
         self.assertIn("the agent that led the run was lost", second.err)
         self.assertIn(f"127.0.0.1:{self.port}: Connection refused", second.err)
+        self.assertIn("the logs are in ", second.err)
+
+    def test_what_failed_before_the_rendezvous_was_lost_is_reported(self):
+        self.script("w.sh", "touch $CASE/up.$NODE; until [ -e $CASE/go ]; do sleep 0.02; done\n"
+                            "[ $NODE = 0 ] && exec sleep 300\necho the dataset is empty >&2; exit 7")
+        first, second = self.node(0, "./w.sh"), self.node(1, "--max-restarts=3", "./w.sh")
+        self.wait_for_files("up.0", "up.1")
+        os.kill(first.agent(), signal.SIGSTOP)
+        self.write("go", "")
+        self.assertEqual(self.end(second), [3], second.err)
+        self.assertIn("the dataset is empty", second.err)
+        self.assertRegex(second.err, "exit ?code *:? *7")
+        logs = second.err.split("the logs are in ")[1].splitlines()[0].split(";")[0]
+        with open(os.path.join(logs, "attempt_0", "failure.json")) as file:
+            self.assertEqual(json.load(file)["failures"][0]["exit_code"], 7)
+        os.kill(first.agent(), signal.SIGKILL)
+        self.end(first)
 
     def test_a_stopped_agent_is_lost(self):
         self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
