@@ -143,6 +143,8 @@ awaitable<void> AgentProcess::run_agent() {
     if (agent_) failure_ = agent_->failure();
     leaves_logs_ = agent_ && agent_->has_failed();
   }
+  const bool text_lost = consoles_.out.lost_text() || consoles_.err.lost_text();
+  leaves_logs_ = leaves_logs_ || (text_lost && folder_.holds_output());
   if (handler_) co_await handler_->close(std::move(last_word));
   tasks_.cancel();
   co_await tasks_.join();

@@ -31,7 +31,8 @@ class AgentProcess {
   bool abandoned() const { return runner_.abandoned(); }
   // After run() has thrown: what the last attempt left to report, if it failed.
   const std::optional<FailureReport>& failure() const { return failure_; }
-  // The log folder tells what is told nowhere else: of a failed attempt before an error.
+  // The log folder tells what is told nowhere else: of a failed attempt before an error, or what could not be
+  // shown.
   bool leaves_logs() const { return leaves_logs_; }
 
  private:

@@ -58,6 +58,16 @@ void RunFolder::make() const {
   }
 }
 
+bool RunFolder::holds_output() const {
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(path_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code unknown;
+    if (entry->path().extension() == ".log" && entry->file_size(unknown) > 0 && !unknown) return true;
+  }
+  return false;
+}
+
 void RunFolder::discard() const {
   std::error_code ignored;
   if (temporary_ && exists()) fs::remove_all(path_, ignored);
