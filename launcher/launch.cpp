@@ -109,7 +109,7 @@ RankPlan plan_ranks(const LaunchConfig& config) {
 }
 
 WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
-                       const sigset_t& signal_mask) {
+                       const AgentSeat& seat) {
   WorkerSpec spec;
   spec.name = command.name;
   spec.role = config.role;
@@ -125,7 +125,8 @@ WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
   spec.prefix_template = config.prefix_template;
   spec.hostname = rendezvous::host_name();
   spec.verdict_rules = config.verdict_rules;
-  spec.signal_mask = signal_mask;
+  spec.signal_mask = seat.original_mask;
+  spec.umask = seat.original_umask;
   // As they are now: this process may have more for its own connections, and select(2) in a worker counts on
   // few.
   spec.open_files = rendezvous::open_file_limits();
@@ -218,7 +219,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
     if (agent && agent->failure()) print_report(*agent->failure());
   };
   try {
-    WorkerSpec spec = worker_spec(config, command, ranks, seat.original_mask);
+    WorkerSpec spec = worker_spec(config, command, ranks, seat);
     rendezvous::raise_open_file_limit();  // pipes and pages of many workers, connections of many agents
     StackTools tools = find_stack_tools(own_folder(), spec.environment, spec.hostname);
     agent.emplace(config, command.interpreter, std::move(spec), folder, guardianship, seat, std::move(tools));

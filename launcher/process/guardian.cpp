@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,6 +115,8 @@ int run_guarded(const Guardianship& guardianship, const std::function<int(const 
   const sigset_t set = passed_on();
   if (::sigprocmask(SIG_BLOCK, &set, &seat.original_mask) != 0) refuse("sigprocmask");
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) refuse("prctl(PR_SET_CHILD_SUBREAPER)");
+  seat.original_umask = ::umask(0);
+  ::umask(seat.original_umask & ~mode_t{S_IRWXU});
   std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child < 0) refuse("fork");

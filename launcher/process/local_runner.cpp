@@ -155,6 +155,7 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
              spec_.own_variables.empty() ? worker::Variables() : spec_.own_variables.at(local_rank));
   process.signal_mask = spec_.signal_mask;
   process.open_files = spec_.open_files;
+  process.umask = spec_.umask;
   if (!spec_.cpus.empty()) process.affinity = affinity_mask(spec_.cpus.at(local_rank));
   if (worker.streams.out.child_end.valid()) process.stdout_fd = worker.streams.out.child_end.get();
   if (worker.streams.err.child_end.valid()) process.stderr_fd = worker.streams.err.child_end.get();
