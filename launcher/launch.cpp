@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -22,6 +21,7 @@
 #include "launcher/report/own_error_file.hpp"
 #include "launcher/worker_command.hpp"
 #include "rendezvous/open_files.hpp"
+#include "rendezvous/print_text.hpp"
 #include "rendezvous/this_host.hpp"
 
 extern char** environ;
@@ -199,8 +199,7 @@ int print_dry_run(const LaunchConfig& config, const WorkerCommand& command, cons
   plan.folder = std::filesystem::current_path(unknown).string();
   plan.temporary_folder = temporary_folder().path.string();
   plan.progress_folder = ProgressPages::plan_folder("XXXXXXXX");
-  const bool written = std::fputs(to_text(plan, config).c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  return written ? kGood : kSystemRefused;
+  return rendezvous::print_text(to_text(plan, config)) ? kGood : kSystemRefused;
 }
 
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,

@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
 #include <system_error>
 
 #include "launcher/cli.hpp"
 #include "launcher/launch.hpp"
 #include "launcher/log.hpp"
 #include "launcher/report/own_error_file.hpp"
+#include "rendezvous/print_text.hpp"
 
 namespace {
 
@@ -26,8 +26,7 @@ int run(const std::vector<std::string>& arguments) {
   std::string printed;
   const std::optional<LaunchConfig> config = parse_command_line(arguments, printed);
   if (!config) {
-    const bool written = std::fputs(printed.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-    return written ? 0 : kSystemRefused;
+    return cpprun::rendezvous::print_text(printed) ? kGood : kSystemRefused;
   }
   return launch(*config);
 }

@@ -29,10 +29,16 @@ class Accepted(ScenarioTest):
         self.assertEqual(self.count(env={"PET_NPROC_PER_NODE": "", "PET_MAX_RESTARTS": ""}), 1)  # empty is unset
 
     def test_what_cannot_be_printed(self):
-        for option in ("--help", "--print-completion=bash", "--dry-run"):
+        for option in ("--help", "--version", "--print-completion=bash", "--dry-run"):
             with open("/dev/full", "w") as full:
                 job = self.start(option, "--no-python", "true", stdout=full)
                 self.assertEqual(job.end(), 4, option)
+                self.assertRegex(job.err, r"^[^\n]*cannot write to stdout: No space left on device\n$")
+            reader, writer = os.pipe()
+            os.close(reader)
+            job = self.start(option, "--no-python", "true", stdout=writer)
+            os.close(writer)
+            self.assertEqual((job.end(), job.err), (4, ""), option)
 
     def test_cpus(self):
         cpus = len(os.sched_getaffinity(0))
