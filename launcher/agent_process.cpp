@@ -14,6 +14,7 @@
 #include "launcher/text.hpp"
 #include "launcher/vital_task.hpp"
 #include "rendezvous/async/failure_of.hpp"
+#include "rendezvous/error_text.hpp"
 #include "rendezvous/this_host.hpp"
 
 namespace cpprun::launcher {
@@ -138,8 +139,8 @@ awaitable<void> AgentProcess::run_agent() {
     events_.agent_ended(stopped ? "stopped by " + signal_name(stopped->signal) : std::string());
   } catch (const std::exception& error) {
     failure = std::current_exception();
-    events_.agent_ended(error.what());
-    last_word += std::string(": ") + error.what();
+    events_.agent_ended(rendezvous::error_text(error));
+    last_word += ": " + rendezvous::error_text(error);
     if (agent_) failure_ = agent_->failure();
     leaves_logs_ = agent_ && agent_->has_failed();
   }

@@ -20,6 +20,7 @@
 #include "launcher/report/failure_files.hpp"
 #include "launcher/report/own_error_file.hpp"
 #include "launcher/worker_command.hpp"
+#include "rendezvous/error_text.hpp"
 #include "rendezvous/open_files.hpp"
 #include "rendezvous/print_text.hpp"
 #include "rendezvous/this_host.hpp"
@@ -232,7 +233,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
     code = fail("RendezvousError", error.what(), kRendezvousFailed);
   } catch (const std::exception& error) {
     print_last_failure();
-    code = fail("SystemError", error.what(), kSystemRefused);
+    code = fail("SystemError", rendezvous::error_text(error), kSystemRefused);
   }
   keep_logs = keep_logs || (agent && agent->leaves_logs());
   agent.reset();

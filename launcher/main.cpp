@@ -9,6 +9,7 @@
 #include "launcher/launch.hpp"
 #include "launcher/log.hpp"
 #include "launcher/report/own_error_file.hpp"
+#include "rendezvous/error_text.hpp"
 #include "rendezvous/print_text.hpp"
 
 namespace {
@@ -43,6 +44,6 @@ int main(int argc, char** argv) {
   } catch (const UsageError& error) {
     return fail("UsageError", error.what(), kWrongUsage);
   } catch (const std::exception& error) {
-    return fail("SystemError", error.what(), kSystemRefused);
+    return fail("SystemError", cpprun::rendezvous::error_text(error), kSystemRefused);
   }
 }

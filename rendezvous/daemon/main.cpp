@@ -22,6 +22,7 @@
 #include "rendezvous/daemon/metrics.hpp"
 #include "rendezvous/daemon/run_registry.hpp"
 #include "rendezvous/daemon/service_manager.hpp"
+#include "rendezvous/error_text.hpp"
 #include "rendezvous/open_files.hpp"
 #include "rendezvous/print_text.hpp"
 #include "rendezvous/store/address_text.hpp"
@@ -179,7 +180,7 @@ int run(int argc, const char* const* argv) {
   } catch (const std::invalid_argument& error) {
     return fail("UsageError", error.what(), kWrongUsage);
   } catch (const std::exception& error) {
-    return fail("SystemError", error.what(), kSystemRefused);
+    return fail("SystemError", error_text(error), kSystemRefused);
   }
 }
 

@@ -40,6 +40,13 @@ class Accepted(ScenarioTest):
             os.close(writer)
             self.assertEqual((job.end(), job.err), (4, ""), option)
 
+    def test_few_descriptors(self):
+        for most in range(8, 25):
+            job = self.run_to_end("-t3", "--no-python", "true",
+                                  wrap=("bash", "-c", f'ulimit -n {most}; exec "$@"', "limited"))
+            self.assertIn(job.code, (0, 4), f"{most}: {job.err}")
+            self.assertNotRegex(job.err, r"Bad file descriptor|\[system:|/include/", most)
+
     def test_cpus(self):
         cpus = len(os.sched_getaffinity(0))
         self.assertEqual(self.count("--nproc-per-node=cpu"), cpus)
