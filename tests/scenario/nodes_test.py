@@ -247,6 +247,20 @@ class Ends(NodesTest):
         self.assertNotEqual(second.code, 0)
 
 
+    def test_a_leader_that_was_stopped_blames_itself(self):
+        self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
+        first, second = self.node(0, "./w.sh"), self.node(1, "./w.sh")
+        self.wait_for_files("up.0", "up.1")
+        agent = first.agent()
+        os.kill(agent, signal.SIGSTOP)
+        self.assertEqual(self.end(second), [3], second.err)
+        os.kill(agent, signal.SIGCONT)
+        self.assertEqual(self.end(first), [3], first.err)
+        self.assertRegex(first.err, r"the rendezvous was lost: .*: this agent did not run for \d+\.\d s "
+                                    r"\(it was stopped, or the machine was suspended\)")
+        self.assertNotIn("does not answer", first.err)
+
+
 class Joining(NodesTest):
     def test_interrupted_while_waiting(self):
         for static in (True, False):
