@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "rendezvous/duration_text.hpp"
+#include "rendezvous/endpoint_troubles.hpp"
 
 namespace cpprun::rendezvous {
 namespace {
@@ -144,8 +145,7 @@ void DynamicRendezvous::fail_if_hopeless(Deadline connect, Deadline join) const 
   }
   if (!join.passed()) return;
   std::string why = order.text;
-  if (!membership_.knows_leader() && (why.empty() || !trouble_.empty()))
-    why += (why.empty() ? "" : "; ") + trouble();
+  if (!membership_.knows_leader() && (why.empty() || !trouble_.empty())) why = joined(why, trouble());
   throw RendezvousError(Kind::Timeout, "timed out: the rendezvous at " + config_.where +
                                            " was not complete within " +
                                            seconds_text(config_.limits.join_timeout) + ": " + why);

@@ -262,6 +262,15 @@ class Ends(NodesTest):
 
 
 class Joining(NodesTest):
+    def test_the_trouble_with_each_endpoint_is_named(self):
+        ports = [free_port() for _ in range(3)]
+        job = self.start("--nnodes=2", "--rdzv-backend=c10d", "--rdzv-id=job",
+                         "--rdzv-endpoint=" + ",".join(f"127.0.0.1:{port}" for port in ports),
+                         "--rdzv-conf=is_host=false,join_timeout=3,read_timeout=3", "--no-python", "true")
+        self.assertEqual(self.end(job), [3], job.err)
+        for port in ports:
+            self.assertIn(f"127.0.0.1:{port}: Connection refused", job.err.splitlines()[-1])
+
     def test_interrupted_while_waiting(self):
         for static in (True, False):
             for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
