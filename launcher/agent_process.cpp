@@ -14,6 +14,7 @@
 #include "launcher/text.hpp"
 #include "launcher/vital_task.hpp"
 #include "rendezvous/async/failure_of.hpp"
+#include "rendezvous/error_text.hpp"
 #include "rendezvous/this_host.hpp"
 
 namespace cpprun::launcher {
@@ -138,9 +139,13 @@ awaitable<void> AgentProcess::run_agent() {
     events_.agent_ended(stopped ? "stopped by " + signal_name(stopped->signal) : std::string());
   } catch (const std::exception& error) {
     failure = std::current_exception();
-    events_.agent_ended(error.what());
-    last_word += std::string(": ") + error.what();
+    events_.agent_ended(rendezvous::error_text(error));
+    last_word += ": " + rendezvous::error_text(error);
+    if (agent_) failure_ = agent_->failure();
+    leaves_logs_ = agent_ && agent_->has_failed();
   }
+  const bool text_lost = consoles_.out.lost_text() || consoles_.err.lost_text();
+  leaves_logs_ = leaves_logs_ || (text_lost && folder_.holds_output());
   if (handler_) co_await handler_->close(std::move(last_word));
   tasks_.cancel();
   co_await tasks_.join();

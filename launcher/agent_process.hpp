@@ -29,6 +29,11 @@ class AgentProcess {
   RunResult run();
 
   bool abandoned() const { return runner_.abandoned(); }
+  // After run() has thrown: what the last attempt left to report, if it failed.
+  const std::optional<FailureReport>& failure() const { return failure_; }
+  // The log folder tells what is told nowhere else: of a failed attempt before an error, or what could not be
+  // shown.
+  bool leaves_logs() const { return leaves_logs_; }
 
  private:
   awaitable<void> run_agent();
@@ -58,6 +63,8 @@ class AgentProcess {
   Health health_;
   JobControl control_;
   std::optional<RunResult> result_;
+  std::optional<FailureReport> failure_;
+  bool leaves_logs_ = false;
   async::TaskGroup tasks_;  // last: its tasks use the parts
 };
 

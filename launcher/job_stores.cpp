@@ -16,7 +16,6 @@
 #include "rendezvous/dynamic_rendezvous.hpp"
 #include "rendezvous/etcd/etcd_council.hpp"
 #include "rendezvous/etcd/etcd_link.hpp"
-#include "rendezvous/open_files.hpp"
 #include "rendezvous/solo_rendezvous.hpp"
 #include "rendezvous/store/host_lookup.hpp"
 #include "rendezvous/this_host.hpp"
@@ -153,7 +152,6 @@ awaitable<void> JobStores::open() {
     spdlog::debug("the rendezvous is served by other agents");
     co_return;
   }
-  rendezvous::raise_open_file_limit();  // each agent of the job takes a connection
   rendezvous::CouncilConfig council{config_.run_id, endpoints(config_), rules(config_), config_.secret};
   council.rules.own_endpoint = own_endpoint_;
   council_ = std::make_unique<rendezvous::Council>(io_.get_executor(), std::move(council), *desk_);

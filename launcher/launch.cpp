@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -14,6 +13,7 @@
 #include "launcher/health/timer_server.hpp"
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/patient_write.hpp"
+#include "launcher/process/temporary_folder.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/process/visible_device.hpp"
 #include "launcher/python_path.hpp"
@@ -21,7 +21,9 @@
 #include "launcher/report/own_error_file.hpp"
 #include "launcher/text.hpp"
 #include "launcher/worker_command.hpp"
+#include "rendezvous/error_text.hpp"
 #include "rendezvous/open_files.hpp"
+#include "rendezvous/print_text.hpp"
 #include "rendezvous/this_host.hpp"
 
 extern char** environ;
@@ -109,7 +111,7 @@ RankPlan plan_ranks(const LaunchConfig& config) {
 }
 
 WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
-                       const sigset_t& signal_mask) {
+                       const AgentSeat& seat) {
   WorkerSpec spec;
   spec.name = command.name;
   spec.role = config.role;
@@ -125,14 +127,27 @@ WorkerSpec worker_spec(const LaunchConfig& config, const WorkerCommand& command,
   spec.prefix_template = config.prefix_template;
   spec.hostname = rendezvous::host_name();
   spec.verdict_rules = config.verdict_rules;
-  spec.signal_mask = signal_mask;
+  spec.signal_mask = seat.original_mask;
+  spec.umask = seat.original_umask;
   // As they are now: this process may have more for its own connections, and select(2) in a worker counts on
   // few.
   spec.open_files = rendezvous::open_file_limits();
   return spec;
 }
 
-int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
+void print_report(const FailureReport& report) {
+  spdlog::default_logger()->flush();
+  write_patiently(STDERR_FILENO, "\n" + to_text(report), kReportPatience);  // failure.json says the same
+}
+
+void name_logs(const RunFolder& folder, bool failed) {
+  if (!folder.exists()) return;
+  const std::string path = folder.path().string();
+  const std::string how = failed ? "; `cpprunctl explain " + shell_quoted(path) + "` explains the failure" : "";
+  spdlog::info("the logs are in {}{}", path, how);
+}
+
+int report(const RunResult& result, bool abandoned) {
   if (const StoppedBy* stopped = std::get_if<StoppedBy>(&result)) {
     record_own_error(own_error_file(), "Signal", "cpprun was stopped by " + signal_name(stopped->signal),
                      128 + stopped->signal);
@@ -140,15 +155,8 @@ int report(const RunResult& result, bool abandoned, const RunFolder& folder) {
   }
   const Failed* failed = std::get_if<Failed>(&result);
   if (!failed) return abandoned ? kWorkersFailed : kGood;
-  std::string text = "\n";
-  text += to_text(failed->report);
-  spdlog::default_logger()->flush();
-  write_patiently(STDERR_FILENO, text, kReportPatience);  // failure.json says the same
+  print_report(failed->report);
   record_own_failure(own_error_file(), failed->report);
-  if (folder.exists()) {
-    const std::string path = folder.path().string();
-    spdlog::info("the logs are in {}; `cpprunctl explain {}` explains the failure", path, shell_quoted(path));
-  }
   return kWorkersFailed;
 }
 
@@ -194,10 +202,9 @@ int print_dry_run(const LaunchConfig& config, const WorkerCommand& command, cons
   plan.inherited = std::move(inherited);
   plan.spec = worker_spec(config, command, ranks, {});
   plan.folder = std::filesystem::current_path(unknown).string();
-  plan.temporary_folder = std::filesystem::temp_directory_path(unknown).string();
+  plan.temporary_folder = temporary_folder().path.string();
   plan.progress_folder = ProgressPages::plan_folder("XXXXXXXX");
-  const bool written = std::fputs(to_text(plan, config).c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  return written ? kGood : kSystemRefused;
+  return rendezvous::print_text(to_text(plan, config)) ? kGood : kSystemRefused;
 }
 
 int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, const RankPlan& ranks,
@@ -210,22 +217,36 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
   if (!timers.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timers.c_str(), 1);  // for the workers
   bool keep_logs = false;
   int code = kGood;
+  std::optional<AgentProcess> agent;
+  // An error ended the run after an attempt that failed, and that tells more of it.
+  const auto print_last_failure = [&] {
+    if (agent && agent->failure()) print_report(*agent->failure());
+  };
   try {
-    WorkerSpec spec = worker_spec(config, command, ranks, seat.original_mask);
+    WorkerSpec spec = worker_spec(config, command, ranks, seat);
+    rendezvous::raise_open_file_limit();  // pipes and pages of many workers, connections of many agents
     StackTools tools = find_stack_tools(own_folder(), spec.environment, spec.hostname);
-    AgentProcess agent(config, command.interpreter, std::move(spec), folder, guardianship, seat,
-                       std::move(tools));
-    const RunResult result = agent.run();
+    agent.emplace(config, command.interpreter, std::move(spec), folder, guardianship, seat, std::move(tools));
+    const RunResult result = agent->run();
     keep_logs = std::holds_alternative<Failed>(result);
-    code = report(result, agent.abandoned(), folder);
+    code = report(result, agent->abandoned());
   } catch (const UsageError& error) {
     code = fail("UsageError", error.what(), kWrongUsage);
   } catch (const rendezvous::RendezvousError& error) {
+    print_last_failure();
     code = fail("RendezvousError", error.what(), kRendezvousFailed);
   } catch (const std::exception& error) {
-    code = fail("SystemError", error.what(), kSystemRefused);
+    print_last_failure();
+    code = fail("SystemError", rendezvous::error_text(error), kSystemRefused);
   }
-  if (!keep_logs) folder.discard();
+  keep_logs = keep_logs || (agent && agent->leaves_logs());
+  const bool failed = agent && agent->failure();
+  agent.reset();
+  if (keep_logs) {
+    name_logs(folder, failed);
+  } else {
+    folder.discard();
+  }
   spdlog::default_logger()->flush();
   return code;
 }

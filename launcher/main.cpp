@@ -3,13 +3,14 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
 #include <system_error>
 
 #include "launcher/cli.hpp"
 #include "launcher/launch.hpp"
 #include "launcher/log.hpp"
 #include "launcher/report/own_error_file.hpp"
+#include "rendezvous/error_text.hpp"
+#include "rendezvous/print_text.hpp"
 
 namespace {
 
@@ -26,8 +27,7 @@ int run(const std::vector<std::string>& arguments) {
   std::string printed;
   const std::optional<LaunchConfig> config = parse_command_line(arguments, printed);
   if (!config) {
-    const bool written = std::fputs(printed.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-    return written ? 0 : kSystemRefused;
+    return cpprun::rendezvous::print_text(printed) ? kGood : kSystemRefused;
   }
   return launch(*config);
 }
@@ -44,6 +44,6 @@ int main(int argc, char** argv) {
   } catch (const UsageError& error) {
     return fail("UsageError", error.what(), kWrongUsage);
   } catch (const std::exception& error) {
-    return fail("SystemError", error.what(), kSystemRefused);
+    return fail("SystemError", cpprun::rendezvous::error_text(error), kSystemRefused);
   }
 }

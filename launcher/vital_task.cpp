@@ -7,6 +7,7 @@
 
 #include "launcher/launch.hpp"
 #include "rendezvous/async/deadline.hpp"
+#include "rendezvous/error_text.hpp"
 
 namespace cpprun::launcher {
 
@@ -15,7 +16,7 @@ awaitable<void> vital(awaitable<void> task) {
     co_await std::move(task);
   } catch (const std::exception& error) {
     if (async::is_cancellation(std::current_exception())) throw;
-    spdlog::error("the agent cannot go on: {}", error.what());
+    spdlog::error("the agent cannot go on: {}", rendezvous::error_text(error));
     spdlog::default_logger()->flush();
     std::_Exit(kSystemRefused);
   }

@@ -165,7 +165,9 @@ class Coordinator {
   bool superseded(std::int64_t offered) const;
   bool lets_go(const Report& report) const;
   std::int64_t last_run() const;
+  std::set<int> present(const Reference& reference, const std::set<std::string>* of) const;
   bool more_than_half(const Reference& reference, const std::set<std::string>* of) const;
+  std::string who_is_here(const Reference& reference) const;
   bool followed_by(const std::set<std::string>* of) const;
   bool may_follow_last_round(const Seating& seating) const;
   std::string name(int rank) const;
@@ -191,6 +193,7 @@ class Coordinator {
   std::set<Reference> known_;                                   // rounds that the next one must follow
   std::map<std::int64_t, std::map<int, std::string>> holders_;  // of those rounds' places, by serial and rank
   std::optional<Round> run_;                                    // the last round under this leader
+  std::optional<Round> stood_down_from_;                        // the last one before this leader stood down
   std::optional<Round> offer_;                                  // the next one, not accepted by all yet
   std::vector<std::string> claims_;  // agents that want to end the round, in the order of their words
   std::optional<RoundEnd> end_;      // of run_ or, when over, of the job; without it the job is done well

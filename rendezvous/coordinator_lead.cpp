@@ -6,6 +6,12 @@
 #include "rendezvous/coordinator.hpp"
 
 namespace cpprun::rendezvous {
+namespace {
+
+// That one message holds.
+constexpr std::size_t kMostNames = 8;
+
+}  // namespace
 
 // Of all that are here.
 std::int64_t Coordinator::last_run() const {
@@ -45,25 +51,46 @@ std::set<Coordinator::Reference> Coordinator::references() const {
   return found;
 }
 
-// Whether more than half of the round's nodes are here without workers, and among `of` if that is given.
-bool Coordinator::more_than_half(const Reference& reference, const std::set<std::string>* of) const {
-  int present = 0;
-  bool lowest = false;
+// The ranks of the round's nodes that are here without workers, and among `of` if that is given, or have left.
+std::set<int> Coordinator::present(const Reference& reference, const std::set<std::string>* of) const {
+  std::set<int> ranks;
   const auto holders = holders_.find(reference.serial);
-  if (holders == holders_.end()) return false;
+  if (holders == holders_.end()) return ranks;
   for (const auto& [rank, id] : holders->second) {
     const Peer* peer = alive(id);
-    if (left_.count(id) != 0) {
-      ++present;
-      lowest = lowest || rank == 0;
-      continue;
-    }
-    if (!peer || peer->was_led || peer->report.state != AgentState::Waiting || (of && of->count(id) == 0))
-      continue;
-    ++present;
-    lowest = lowest || rank == 0;
+    const bool waits = peer && !peer->was_led && peer->report.state == AgentState::Waiting;
+    if (left_.count(id) != 0 || (waits && (!of || of->count(id) != 0))) ranks.insert(rank);
   }
-  return is_quorum(present, lowest, reference.nodes);
+  return ranks;
+}
+
+bool Coordinator::more_than_half(const Reference& reference, const std::set<std::string>* of) const {
+  const std::set<int> ranks = present(reference, of);
+  return is_quorum(static_cast<int>(ranks.size()), ranks.count(0) != 0, reference.nodes);
+}
+
+// "1 of 3 is here (host1)", and who is missing, where this process has led that round.
+std::string Coordinator::who_is_here(const Reference& reference) const {
+  const std::set<int> ranks = present(reference, nullptr);
+  std::string here;
+  std::size_t named = 0;
+  for (const int rank : ranks) {
+    const Peer* peer = alive(holders_.at(reference.serial).at(rank));
+    if (!peer || named++ >= kMostNames) continue;
+    here += (here.empty() ? "" : ", ") + peer->report.node.host;
+  }
+  std::string text = std::to_string(ranks.size()) + " of " + std::to_string(reference.nodes) +
+                     (ranks.size() == 1 ? " is here" : " are here");
+  if (!here.empty()) text += " (" + here + (named > kMostNames ? ", ..." : "") + ")";
+  if (!stood_down_from_ || stood_down_from_->ticket.serial != reference.serial) return text;
+  std::string missing;
+  named = 0;
+  for (int rank = 0; rank < static_cast<int>(stood_down_from_->nodes.size()); ++rank) {
+    if (ranks.count(rank) != 0 || named++ >= kMostNames) continue;
+    missing += (missing.empty() ? "" : ", ") +
+               describe(stood_down_from_->nodes[static_cast<std::size_t>(rank)], rank);
+  }
+  return text + "; missing: " + missing + (named > kMostNames ? ", ..." : "");
 }
 
 // Whether those here, or among them `of`, are more than half of each round that the next one must follow.
@@ -90,7 +117,7 @@ bool Coordinator::try_to_lead(TimePoint now) {
   for (const Reference& reference : found) {
     if (more_than_half(reference, nullptr)) continue;
     text_ = "more than half of the " + std::to_string(reference.nodes) +
-            " nodes of the last round are needed to go on without its leader";
+            " nodes of the last round are needed to go on without its leader; " + who_is_here(reference);
     return false;
   }
   known_ = found;
@@ -122,6 +149,7 @@ void Coordinator::depose(const std::string& why) {
   // What they have reported may be older than orders that are on their way: they are to come again.
   for (auto& [id, peer] : peers_) peer.was_led = true;
   stage_ = Stage::Standby;
+  if (run_) stood_down_from_ = std::move(run_);
   run_.reset();
   offer_.reset();
   end_.reset();

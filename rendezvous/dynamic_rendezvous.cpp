@@ -3,11 +3,14 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
+#include <ctime>
 #include <random>
 #include <utility>
 
 #include "rendezvous/duration_text.hpp"
+#include "rendezvous/endpoint_troubles.hpp"
 
 namespace cpprun::rendezvous {
 namespace {
@@ -30,6 +33,12 @@ std::string new_id(const Node& node) {
   return node.host + "_" + std::to_string(node.pid) + "_" + std::to_string(unique);
 }
 
+OwnPauses::Moment since_boot() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
 awaitable<bool> is_cancelled() {
   const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
   co_return state.cancelled() != asio::cancellation_type::none;
@@ -45,6 +54,7 @@ DynamicRendezvous::DynamicRendezvous(asio::any_io_executor executor, DynamicRend
       membership_(new_id(config_.node), config_.node, config_.limits.death_limit(),
                   config_.limits.stop_margin() / 2),
       link_(make_link(membership_, changed_)),
+      pauses_(config_.limits.death_limit()),
       tasks_(executor) {}
 
 void DynamicRendezvous::report_changed() {
@@ -54,7 +64,10 @@ void DynamicRendezvous::report_changed() {
 awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
   Deadline join = Deadline::after(config_.limits.join_timeout);
   Deadline connect = Deadline::earlier(join, Deadline::after(config_.limits.connect_timeout));
-  if (tasks_.empty()) tasks_.start(link_->run());
+  if (tasks_.empty()) {
+    tasks_.start(link_->run());
+    tasks_.start(note_pauses());
+  }
   membership_.want_place();
   report_changed();
   const std::chrono::milliseconds comeback =
@@ -97,6 +110,7 @@ awaitable<std::optional<RendezvousInfo>> DynamicRendezvous::next_rendezvous() {
 
 // Why there is no leader, as far as is known.
 std::string DynamicRendezvous::trouble() const {
+  if (const std::optional<std::string> pause = pauses_.recent(since_boot())) return *pause;
   return trouble_.empty() ? "no answer has come from " + config_.where : trouble_;
 }
 
@@ -119,7 +133,9 @@ void DynamicRendezvous::fail_if_hopeless(Deadline connect, Deadline join) const 
   if (!link_->refusal().empty()) throw RendezvousError(Kind::Connection, link_->refusal());
   const bool lost = was_led_ && !membership_.knows_leader() && !config_.replaceable_leader;
   if (lost && (!config_.may_rejoin || connect.passed())) {
-    throw RendezvousError(Kind::Connection, "the agent that led the run was lost: " + trouble());
+    const char* what = pauses_.recent(since_boot()) ? "this node has lost touch with the run: "
+                                                    : "the agent that led the run was lost: ";
+    throw RendezvousError(Kind::Connection, what + trouble());
   }
   if (!was_led_ && connect.passed()) {
     throw RendezvousError(Kind::Timeout, "timed out: " + config_.nobody + " within " +
@@ -129,8 +145,7 @@ void DynamicRendezvous::fail_if_hopeless(Deadline connect, Deadline join) const 
   }
   if (!join.passed()) return;
   std::string why = order.text;
-  if (!membership_.knows_leader() && (why.empty() || !trouble_.empty()))
-    why += (why.empty() ? "" : "; ") + trouble();
+  if (!membership_.knows_leader() && (why.empty() || !trouble_.empty())) why = joined(why, trouble());
   throw RendezvousError(Kind::Timeout, "timed out: the rendezvous at " + config_.where +
                                            " was not complete within " +
                                            seconds_text(config_.limits.join_timeout) + ": " + why);
@@ -165,8 +180,19 @@ RendezvousInfo DynamicRendezvous::begin_round() {
 // What the link knows of the loss is said too.
 RoundEvent DynamicRendezvous::explained(RoundEvent event) const {
   RendezvousLost* lost = std::get_if<RendezvousLost>(&event);
-  if (lost && !link_->problem().empty()) lost->reason += ": " + link_->problem();
+  const std::optional<std::string> pause = pauses_.recent(since_boot());
+  const std::string why = pause ? *pause : link_->problem();
+  if (lost && !why.empty()) lost->reason += ": " + why;
   return event;
+}
+
+awaitable<void> DynamicRendezvous::note_pauses() {
+  asio::steady_timer timer(executor_);
+  for (;;) {
+    pauses_.beat(since_boot());
+    timer.expires_after(config_.limits.keep_alive_interval);
+    co_await timer.async_wait(asio::use_awaitable);
+  }
 }
 
 awaitable<RoundEvent> DynamicRendezvous::round_ended() {

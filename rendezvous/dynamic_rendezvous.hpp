@@ -11,6 +11,7 @@
 #include "rendezvous/farewell.hpp"
 #include "rendezvous/leader_link.hpp"
 #include "rendezvous/membership.hpp"
+#include "rendezvous/own_pauses.hpp"
 #include "rendezvous/rendezvous_handler.hpp"
 #include "rendezvous/rendezvous_settings.hpp"
 
@@ -54,12 +55,14 @@ class DynamicRendezvous : public RendezvousHandler {
   void say_what_is_waited_for(async::Deadline connect, async::Deadline join) const;
   RendezvousInfo begin_round();
   RoundEvent explained(RoundEvent event) const;
+  awaitable<void> note_pauses();
 
   asio::any_io_executor executor_;
   DynamicRendezvousConfig config_;
   async::Event changed_;  // the membership has been told something
   Membership membership_;
   std::unique_ptr<LeaderLink> link_;
+  OwnPauses pauses_;
   bool was_led_ = false;
   std::string noticed_;  // the leader's last notice
   std::string trouble_;  // the link's last problem on the way to a place

@@ -69,6 +69,13 @@ bool is_failure(const rendezvous::RoundEnd& end) {
   return end.final || end.charged || !end.cause.empty() || !end.lost.empty();
 }
 
+// What else ends an attempt is a signal, or a change of the number of nodes.
+bool is_failure(const GroupEvent& event) {
+  if (const auto* end = std::get_if<rendezvous::RoundEnd>(&event)) return is_failure(*end);
+  return std::holds_alternative<GroupFailed>(event) ||
+         std::holds_alternative<rendezvous::RendezvousLost>(event);
+}
+
 // Whose words are wanted. Whoever has lost the run may have lost node 0, where the workers' store is.
 std::vector<int> lost_nodes(const GroupEvent& event, int group_rank) {
   if (const auto* end = std::get_if<rendezvous::RoundEnd>(&event)) return end->lost;
@@ -111,6 +118,7 @@ awaitable<std::optional<RunResult>> Agent::run_attempt(const Attempt& attempt) {
   lost_.clear();
   words_.clear();
   lost_nodes_.clear();
+  failed_ = false;
   runner_.start(attempt);
   phase_ = AgentPhase::Running;
   if (config_.started) config_.started(attempt);
@@ -132,6 +140,8 @@ awaitable<std::optional<RunResult>> Agent::run_attempt(const Attempt& attempt) {
   if (const auto* failed = std::get_if<GroupFailed>(&event); failed && failed->timed_out) {
     co_await take_stacks(failed->what);
   }
+  failed_ = is_failure(event);
+  has_failed_ = has_failed_ || failed_;
   announce(event);
   std::chrono::milliseconds grace = spec_.stop_grace;
   if (const auto* lost = std::get_if<rendezvous::RendezvousLost>(&event))
@@ -156,9 +166,7 @@ awaitable<void> Agent::take_stacks(std::string why) {
 }
 
 awaitable<void> Agent::hear_last_words(GroupEvent event) {
-  const auto* end = std::get_if<rendezvous::RoundEnd>(&event);
-  const bool is_change = end && !is_failure(*end);  // of the number of nodes
-  if (!config_.last_words || is_change || std::holds_alternative<StopRequested>(event)) co_return;
+  if (!config_.last_words || !is_failure(event)) co_return;
   lost_nodes_ = lost_nodes(event, info_.group_rank);
   words_ = co_await config_.last_words(lost_nodes_);
 }
@@ -321,6 +329,13 @@ FailureReport Agent::report() const {
     if (words.node == 0 && !words.facts.versions.empty()) report.first_node = words;
   }
   return report;
+}
+
+std::optional<FailureReport> Agent::failure() const {
+  if (!failed_) return std::nullopt;
+  FailureReport left = report();
+  if (left.failures.empty() && !left.elsewhere) return std::nullopt;
+  return left;
 }
 
 void Agent::record_loss(const std::exception_ptr& error) {

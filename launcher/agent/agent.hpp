@@ -45,6 +45,11 @@ class Agent {
   // still to be closed.
   awaitable<RunResult> run();
 
+  // After run() has thrown: what the last attempt left to report, if it failed.
+  std::optional<FailureReport> failure() const;
+  // Whether any attempt has failed so far.
+  bool has_failed() const { return has_failed_; }
+
   AgentPhase phase() const { return phase_; }
   // The present round, or the last one; null before the first.
   const rendezvous::RendezvousInfo* round() const { return info_.group_world_size > 0 ? &info_ : nullptr; }
@@ -91,6 +96,8 @@ class Agent {
   std::vector<NodeWords> words_;             // heard when the present round failed
   std::vector<int> lost_nodes_;              // of the present round
   std::string lost_;                         // why the last attempt had no leader any more; else empty
+  bool failed_ = false;                      // the last attempt
+  bool has_failed_ = false;                  // any attempt
 };
 
 }  // namespace cpprun::launcher

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/resource.h>
+#include <sys/types.h>
 
 #include <chrono>
 #include <csignal>
@@ -33,6 +34,7 @@ struct WorkerSpec {
   std::string hostname;
   sigset_t signal_mask{};            // for the workers
   std::optional<rlimit> open_files;  // their RLIMIT_NOFILE; without: as ours
+  std::optional<mode_t> umask;       // theirs; without: as ours
   VerdictRules verdict_rules;        // by which their failures are classed
 };
 

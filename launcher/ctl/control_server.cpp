@@ -5,7 +5,9 @@
 
 #include <array>
 #include <boost/asio/write.hpp>
+#include <cerrno>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -22,7 +24,9 @@ constexpr std::chrono::milliseconds kAcceptPause(200);
 // Asio is given a descriptor of its own, to close when it likes.
 asio::local::stream_protocol::acceptor adopt(asio::io_context& io, const FileDescriptor& listener) {
   asio::local::stream_protocol::acceptor acceptor(io);
-  acceptor.assign(asio::local::stream_protocol(), ::fcntl(listener.get(), F_DUPFD_CLOEXEC, 0));
+  const int own = ::fcntl(listener.get(), F_DUPFD_CLOEXEC, 0);
+  if (own < 0) throw std::system_error(errno, std::generic_category(), "a second descriptor");
+  acceptor.assign(asio::local::stream_protocol(), own);
   return acceptor;
 }
 

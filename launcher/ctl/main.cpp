@@ -11,6 +11,7 @@
 #include "launcher/ctl/ctl_commands.hpp"
 #include "launcher/ctl/explain.hpp"
 #include "launcher/launch.hpp"
+#include "rendezvous/print_text.hpp"
 #include "rendezvous/text.hpp"
 
 namespace {
@@ -21,8 +22,7 @@ int run(int argc, char** argv) {
   std::string printed;
   const std::optional<CtlRequest> request = parse_ctl_command(argc, argv, printed);
   if (!request) {
-    const bool written = std::fputs(printed.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-    return written ? kGood : kSystemRefused;
+    return cpprun::rendezvous::print_text(printed) ? kGood : kSystemRefused;
   }
   if (request->command == "explain") return explain(request->job, std::cout, std::cerr);
   if (request->command == "stacks") return show_stacks(request->job, request->json);

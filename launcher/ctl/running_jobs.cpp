@@ -36,6 +36,14 @@ FileDescriptor open_list(const fs::path& list) {
   return {};
 }
 
+// Where there is one of ours that we cannot use, as an earlier run made it under a umask that takes our own
+// bits. Nobody else can put anything in its place: /tmp is sticky.
+void repair(const fs::path& list) {
+  struct stat about {};
+  if (::lstat(list.c_str(), &about) != 0 || !S_ISDIR(about.st_mode) || about.st_uid != ::geteuid()) return;
+  if ((about.st_mode & S_IRWXU) != S_IRWXU) ::chmod(list.c_str(), S_IRWXU);
+}
+
 bool make_entry(const ControlPlace& place) {
   const int failed = place.own_folder() ? ::mkdir(place.entry.c_str(), 0700)
                                         : ::symlink(place.folder.c_str(), place.entry.c_str());
@@ -57,6 +65,7 @@ FileDescriptor enter(const ControlPlace& place) {
   const fs::path list = place.entry.parent_path();
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (::mkdir(list.c_str(), 0700) != 0 && errno != EEXIST) refuse(list, errno);
+    repair(list);
     FileDescriptor folder = open_list(list);
     if (!folder.valid() && errno == ENOENT) continue;
     if (!folder.valid()) refuse(list, errno);

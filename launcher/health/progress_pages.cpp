@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "launcher/process/log_layout.hpp"
+#include "launcher/process/temporary_folder.hpp"
 
 namespace cpprun::launcher {
 namespace {
@@ -62,8 +63,9 @@ std::string ProgressPages::plan_folder(const std::string& suffix) {
   fs::path root = kSharedMemory;
   std::error_code error;
   if (!fs::is_directory(root, error) || ::access(root.c_str(), W_OK | X_OK) != 0) {
-    root = from_root(fs::temp_directory_path(error));
-    if (error) return "";
+    const TemporaryFolder temporary = temporary_folder();
+    if (temporary.error) return "";
+    root = from_root(temporary.path);
   }
   return (root / (kFolderName + suffix)).string();
 }
@@ -79,8 +81,8 @@ void ProgressPages::make(int attempt, int local_world_size) {
   try {
     make_all(attempt, local_world_size);
   } catch (const std::system_error& error) {
+    pages_.clear();  // removing a folder takes a descriptor
     remove_files();
-    pages_.clear();
     if (std::exchange(warned_, true)) return;
     spdlog::warn("workers cannot tell how far they are, and progress limits do not hold: {}", error.what());
   }

@@ -17,6 +17,7 @@
 
 #include "launcher/process/log_layout.hpp"
 #include "launcher/process/process_tree.hpp"
+#include "launcher/process/temporary_folder.hpp"
 #include "rendezvous/async/deadline.hpp"
 
 namespace cpprun::launcher {
@@ -86,9 +87,8 @@ std::string temporary_timer_file() {
   std::random_device device;
   std::string name = "watchdog_timer_";
   for (int i = 0; i < 32; ++i) name += "0123456789abcdef"[device() % 16];
-  std::error_code error;
-  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-  return from_root((error ? std::filesystem::path("/tmp") : folder) / name).string();
+  const TemporaryFolder folder = temporary_folder();
+  return from_root((folder.error ? std::filesystem::path("/tmp") : folder.path) / name).string();
 }
 
 void remove_timer_file(const std::string& path) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -50,6 +51,7 @@ void drop_handlers() {
   ::signal(SIGXFSZ, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &spec.signal_mask, nullptr);
   if (spec.open_files) ::setrlimit(RLIMIT_NOFILE, &*spec.open_files);
+  if (spec.umask) ::umask(*spec.umask);
   // The system call itself: the C library's wrapper wants its own type, which ends at 1024 CPUs.
   const bool bound = spec.affinity.empty() ||
                      ::syscall(SYS_sched_setaffinity, 0, spec.affinity.size() * sizeof(unsigned long),

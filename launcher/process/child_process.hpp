@@ -21,6 +21,7 @@ struct ProcessSpec {
   sigset_t signal_mask;                 // for the child
   std::vector<unsigned long> affinity;  // CPUs, as sched_setaffinity(2) takes them; empty: as inherited
   std::optional<rlimit> open_files;     // its RLIMIT_NOFILE; without: as inherited
+  std::optional<mode_t> umask;          // without: as inherited
 };
 
 struct StartedProcess {

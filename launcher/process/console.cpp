@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <system_error>
 
 #include "launcher/process/patient_write.hpp"
 
@@ -17,7 +19,11 @@ namespace cpprun::launcher {
 namespace asio = boost::asio;
 
 Console::Console(asio::any_io_executor executor, int fd)
-    : executor_(executor), fd_(fd), terminal_(::isatty(fd) != 0), free_(executor) {
+    : executor_(executor),
+      name_(fd == STDOUT_FILENO ? "stdout" : "stderr"),
+      fd_(fd),
+      terminal_(::isatty(fd) != 0),
+      free_(executor) {
   struct stat about {};
   if (::fstat(fd, &about) != 0) {
     gone_ = true;
@@ -83,9 +89,19 @@ asio::awaitable<void> Console::write_all(std::string_view text) {
                                                           asio::as_tuple(asio::use_awaitable));
       if (error) co_return;  // cancelled
     } else if (errno != EINTR) {
-      gone_ = true;  // the reader left (EPIPE), the terminal hung up (EIO), the disk is full (ENOSPC)
+      give_up(errno);
     }
   }
+}
+
+// The reader left (EPIPE, of a socket ECONNRESET), which is its own affair, the terminal hung up (EIO) or the
+// disk is full (ENOSPC).
+void Console::give_up(int error) {
+  gone_ = true;
+  if (error == EPIPE || error == ECONNRESET) return;
+  lost_text_ = true;
+  spdlog::warn("cannot write to {}: {}; nothing more is shown there", name_,
+               std::generic_category().message(error));
 }
 
 asio::awaitable<void> Console::write(std::string_view text) {

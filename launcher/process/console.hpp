@@ -22,7 +22,8 @@ class Console {
   Console& operator=(const Console&) = delete;
 
   // Writes all of `text` in one piece: no other writer's text falls into it. Waits for a slow reader; once
-  // the reader is gone, text is dropped. Cancelling leaves the rest unwritten.
+  // the reader is gone, text is dropped, and likewise, with a warning, once it cannot be written. Cancelling
+  // leaves the rest unwritten.
   boost::asio::awaitable<void> write(std::string_view text);
 
   // Writes lines of `owner`, which begin with a prefix of `prefix_size` bytes: left out where they continue a
@@ -34,19 +35,24 @@ class Console {
   // Bytes accepted by the reader so far: tells a slow reader from a stuck one.
   std::uint64_t written() const { return written_; }
   bool is_terminal() const { return terminal_; }
+  // Text was dropped though nobody has closed the other end, as where a disk is full.
+  bool lost_text() const { return lost_text_; }
 
  private:
   class Turn;
 
   boost::asio::awaitable<void> write_all(std::string_view text);
   boost::asio::awaitable<void> wait_for_turn();
+  void give_up(int error);
 
   boost::asio::any_io_executor executor_;
+  const char* name_;
   int fd_;
   std::optional<boost::asio::posix::stream_descriptor> waitable_;  // owns a reopened fd_
   bool socket_ = false;
   bool terminal_ = false;
   bool gone_ = false;
+  bool lost_text_ = false;
   bool taken_ = false;
   async::Event free_;
   const void* open_line_ = nullptr;

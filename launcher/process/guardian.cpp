@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,20 +67,23 @@ bool end_descendants() {
   }
 }
 
+void remove_all(const std::string& folder) {
+  std::error_code ignored;
+  if (!folder.empty()) std::filesystem::remove_all(folder, ignored);
+}
+
 int end_of_agent(const Guardianship& guardianship, pid_t agent, const ExitStatus& status) {
   const bool all_ended = end_descendants();
   leave(guardianship.control);
+  remove_all(guardianship.progress_folder);  // an agent at its limit of open files cannot
+  if (!guardianship.timer_file.empty()) remove_timer_file(guardianship.timer_file);
   if (const Exited* exited = std::get_if<Exited>(&status)) return exited->code;
   std::string text = "cpprun: the agent (pid " + std::to_string(agent) + ") was ended by " +
                      describe(status) + "; its workers were killed";
   if (!all_ended) text += ", but some of them are in uninterruptible sleep and had to be abandoned";
   write_patiently(STDERR_FILENO, text + "\n", kLastWordsPatience);
   if (guardianship.agent_ended) guardianship.agent_ended(agent, status);
-  for (const std::string* folder : {&guardianship.temporary_folder, &guardianship.progress_folder}) {
-    std::error_code ignored;
-    if (!folder->empty()) std::filesystem::remove_all(*folder, ignored);
-  }
-  if (!guardianship.timer_file.empty()) remove_timer_file(guardianship.timer_file);
+  remove_all(guardianship.temporary_folder);
   return 128 + std::get<Signaled>(status).signal;
 }
 
@@ -111,6 +115,8 @@ int run_guarded(const Guardianship& guardianship, const std::function<int(const 
   const sigset_t set = passed_on();
   if (::sigprocmask(SIG_BLOCK, &set, &seat.original_mask) != 0) refuse("sigprocmask");
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) refuse("prctl(PR_SET_CHILD_SUBREAPER)");
+  seat.original_umask = ::umask(0);
+  ::umask(seat.original_umask & ~mode_t{S_IRWXU});
   std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child < 0) refuse("fork");

@@ -22,8 +22,9 @@
 namespace cpprun::launcher {
 
 struct Guardianship {
-  // Removed by the guardian when the agent did not live to do so; the first two may be empty.
+  // Removed by the guardian when the agent did not live to do so; may be empty.
   std::string temporary_folder;
+  // Removed by it in any case, should the agent not have been able to; may be empty.
   std::string progress_folder;
   std::string timer_file;  // a FIFO
   ControlPlace control;
@@ -35,11 +36,12 @@ struct Guardianship {
 struct AgentSeat {
   int guardian_pipe;       // readable (at its end) when the guardian is gone; owned by the agent
   sigset_t original_mask;  // the signal mask that the user's process was started with, for the workers
+  mode_t original_umask;   // likewise; without the owner's bits it is ours
 };
 
 // Forks. In the child runs `agent` and leaves the process with its result. In the parent passes every signal
 // on to the agent and returns the code to exit with. Signals are blocked from before the fork: the agent
-// unblocks those it handles. Must be called before any thread is started. Throws std::system_error when the
+// unblocks those it handles. What both make they may read and remove, whatever the umask takes from others. Must be called before any thread is started. Throws std::system_error when the
 // system refuses.
 int run_guarded(const Guardianship& guardianship, const std::function<int(const AgentSeat&)>& agent);
 

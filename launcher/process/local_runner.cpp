@@ -12,6 +12,7 @@
 #include "launcher/process/child_process.hpp"
 #include "launcher/process/error_file.hpp"
 #include "launcher/process/process_tree.hpp"
+#include "launcher/process/temporary_folder.hpp"
 #include "launcher/process/topology.hpp"
 #include "launcher/text.hpp"
 
@@ -61,7 +62,7 @@ int read_exec_error(int fd) {
 std::vector<std::string> places_of(const RunFolder& folder) {
   std::error_code unknown;
   std::vector<std::string> places{std::filesystem::current_path(unknown).string(),
-                                  std::filesystem::temp_directory_path(unknown).string(), "/dev/shm"};
+                                  temporary_folder().path.string(), "/dev/shm"};
   if (folder.exists()) places.push_back(folder.path().string());
   return places;
 }
@@ -154,6 +155,7 @@ void LocalRunner::start_worker(const Attempt& attempt, const worker::WorkerEnv& 
              spec_.own_variables.empty() ? worker::Variables() : spec_.own_variables.at(local_rank));
   process.signal_mask = spec_.signal_mask;
   process.open_files = spec_.open_files;
+  process.umask = spec_.umask;
   if (!spec_.cpus.empty()) process.affinity = affinity_mask(spec_.cpus.at(local_rank));
   if (worker.streams.out.child_end.valid()) process.stdout_fd = worker.streams.out.child_end.get();
   if (worker.streams.err.child_end.valid()) process.stderr_fd = worker.streams.err.child_end.get();

@@ -3,9 +3,10 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <random>
 #include <system_error>
+
+#include "launcher/process/temporary_folder.hpp"
 
 namespace cpprun::launcher {
 
@@ -37,14 +38,14 @@ RunFolder RunFolder::plan(const std::optional<std::string>& log_dir, const std::
   if (log_dir) {
     return RunFolder(from_root(*log_dir) / (folder_name(run_id) + "_" + random_suffix()), false);
   }
-  std::error_code error;
-  const fs::path temporary = fs::temp_directory_path(error);
-  if (error) {
-    const char* given = std::getenv("TMPDIR");
-    throw std::system_error(error, std::string("the temporary folder '") + (given ? given : "/tmp") +
-                                       "' (TMPDIR) cannot be used; set it or --log-dir");
+  const TemporaryFolder temporary = temporary_folder();
+  if (temporary.error) {
+    throw std::system_error(temporary.error,
+                            "the temporary folder '" + temporary.path.string() + "' (" +
+                                (temporary.variable.empty() ? "TMPDIR" : temporary.variable) +
+                                ") cannot be used; set it or --log-dir");
   }
-  return RunFolder(from_root(temporary) / ("cpprun_" + random_suffix()), true);
+  return RunFolder(from_root(temporary.path) / ("cpprun_" + random_suffix()), true);
 }
 
 void RunFolder::make() const {
@@ -55,6 +56,16 @@ void RunFolder::make() const {
   if (::mkdir(path_.c_str(), 0700) != 0) {
     throw std::system_error(errno, std::generic_category(), "cannot make the log folder " + path_.string());
   }
+}
+
+bool RunFolder::holds_output() const {
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(path_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code unknown;
+    if (entry->path().extension() == ".log" && entry->file_size(unknown) > 0 && !unknown) return true;
+  }
+  return false;
 }
 
 void RunFolder::discard() const {

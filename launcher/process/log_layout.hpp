@@ -29,6 +29,9 @@ class RunFolder {
   // naming the folder; one that is already there is an error.
   void make() const;
 
+  // Whether any worker's output was written into it.
+  bool holds_output() const;
+
   // Removes a temporary folder; one that the user named stays.
   void discard() const;
 

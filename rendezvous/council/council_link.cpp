@@ -31,7 +31,8 @@ CouncilLink::CouncilLink(asio::any_io_executor executor, CouncilLinkConfig confi
       changed_(changed),
       to_say_(executor),
       said_(executor),
-      search_(static_cast<int>(config_.endpoints.size())) {}
+      search_(static_cast<int>(config_.endpoints.size())),
+      troubles_(config_.endpoints.size()) {}
 
 awaitable<void> CouncilLink::run() {
   asio::steady_timer timer(executor_);
@@ -64,26 +65,28 @@ awaitable<void> CouncilLink::seek() {
       Connection connection = co_await open(step->endpoint, limit);
       const CouncilStatus status = co_await first_status(*connection, limit);
       if (status == CouncilStatus::Leads || step->to_be_counted) {
+        troubles_.clear();
         // When its orders hold no more.
-        problem_ =
-            status == CouncilStatus::Leads ? "the agent at " + name + " does not answer" : std::string();
+        note_trouble(step->endpoint,
+                     status == CouncilStatus::Leads ? "the agent at " + name + " does not answer" : "");
         co_await follow(step->endpoint, std::move(connection));
         co_return;
       }
       search_.answered(step->endpoint);
-      problem_ =
-          status == CouncilStatus::Standby
-              ? "agents wait at " + name +
-                    " for more than half of the nodes of the run's last round: if those are lost for good, "
-                    "stop the ones that wait"
-              : "no agent leads the run at " + name;
+      note_trouble(step->endpoint,
+                   status == CouncilStatus::Standby
+                       ? "agents wait at " + name +
+                             " for more than half of the nodes of the run's last round: if those are lost "
+                             "for good, stop the ones that wait"
+                       : "no agent leads the run at " + name);
     } catch (const store::StoreError& error) {
-      problem_ = error.what();
+      const std::string what = error.what();
+      note_trouble(step->endpoint, what);
       // Where others may still come to serve it, the wrong one at an endpoint is only a problem.
       if (contested() || loyal) continue;
-      if (error.failure() == store::StoreFailure::Refused) refusal_ = problem_;
+      if (error.failure() == store::StoreFailure::Refused) refusal_ = what;
       if (error.failure() == store::StoreFailure::NobodyListens && led_) {
-        refusal_ = "the agent that led the run was lost: " + problem_;
+        refusal_ = "the agent that led the run was lost: " + what;
       }
     }
   }
@@ -119,7 +122,7 @@ awaitable<void> CouncilLink::follow(int endpoint, Connection connection) {
   try {
     co_await tasks.join();
   } catch (const store::StoreError& error) {
-    problem_ = error.what();
+    note_trouble(endpoint, error.what());
   }
   connected_ = false;
   said_.notify_all();
@@ -201,6 +204,11 @@ awaitable<void> CouncilLink::speak(store::StoreConnection& connection) {
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     if (state.cancelled() != asio::cancellation_type::none) co_return;
   }
+}
+
+void CouncilLink::note_trouble(int endpoint, const std::string& phrase) {
+  troubles_.note(endpoint, phrase);
+  problem_ = troubles_.all();
 }
 
 void CouncilLink::lose_leader() {

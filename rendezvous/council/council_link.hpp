@@ -8,6 +8,7 @@
 
 #include "rendezvous/async/event.hpp"
 #include "rendezvous/council/frames.hpp"
+#include "rendezvous/endpoint_troubles.hpp"
 #include "rendezvous/leader_link.hpp"
 #include "rendezvous/leader_search.hpp"
 #include "rendezvous/membership.hpp"
@@ -50,6 +51,7 @@ class CouncilLink : public LeaderLink {
   awaitable<void> speak(store::StoreConnection& connection);
   bool take_ack(std::string_view payload, int endpoint);
   void lose_leader();
+  void note_trouble(int endpoint, const std::string& phrase);
   bool contested() const { return config_.endpoints.size() > 1; }
 
   asio::any_io_executor executor_;
@@ -66,7 +68,8 @@ class CouncilLink : public LeaderLink {
   std::int64_t echo_ = 0;           // the leader's clock, to be sent back
   std::chrono::milliseconds beat_interval_{};
   bool connected_ = false;
-  std::string problem_;
+  EndpointTroubles troubles_;
+  std::string problem_;  // all of them
   std::string refusal_;
 };
 

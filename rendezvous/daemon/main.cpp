@@ -22,7 +22,9 @@
 #include "rendezvous/daemon/metrics.hpp"
 #include "rendezvous/daemon/run_registry.hpp"
 #include "rendezvous/daemon/service_manager.hpp"
+#include "rendezvous/error_text.hpp"
 #include "rendezvous/open_files.hpp"
+#include "rendezvous/print_text.hpp"
 #include "rendezvous/store/address_text.hpp"
 #include "rendezvous/store/store_server.hpp"
 
@@ -167,8 +169,7 @@ int run(int argc, const char* const* argv) {
     std::string printed;
     const std::optional<DaemonConfig> config = parse_daemon_config(argc, argv, printed);
     if (!config) {
-      const bool written = std::fputs(printed.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-      return written ? kGood : kSystemRefused;
+      return print_text(printed) ? kGood : kSystemRefused;
     }
     spdlog::set_default_logger(spdlog::stderr_logger_st("cpprund"));
     spdlog::set_pattern("[%n] %Y-%m-%d %H:%M:%S.%e %l: %v");
@@ -179,7 +180,7 @@ int run(int argc, const char* const* argv) {
   } catch (const std::invalid_argument& error) {
     return fail("UsageError", error.what(), kWrongUsage);
   } catch (const std::exception& error) {
-    return fail("SystemError", error.what(), kSystemRefused);
+    return fail("SystemError", error_text(error), kSystemRefused);
   }
 }
 

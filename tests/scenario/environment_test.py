@@ -114,6 +114,25 @@ class Environment(ScenarioTest):
         # 3 is the folder that ls itself has open.
         self.assertEqual(sorted(job.out.split()), sorted(f"[default{r}]:{fd}" for r in (0, 1) for fd in "0123"))
 
+    def test_a_low_limit_of_open_files_is_the_workers_alone(self):
+        job = self.run_to_end("-n8", "-t3", "--no-python", "sh", "-c", "ulimit -Sn",
+                              wrap=("bash", "-c", 'ulimit -Sn 24; exec "$@"', "limited"))
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(sorted(job.out.splitlines()), [f"[default{rank}]:24" for rank in range(8)])
+        self.assertNotIn("warning", job.err)
+
+    def test_a_umask_that_takes_the_owners_bits_is_the_workers_alone(self):
+        for umask in ("0777", "0277"):
+            job = self.run_to_end("-n2", "-t3", f"--log-dir=logs.{umask}", "--no-python", "sh", "-c", "umask",
+                                  wrap=("bash", "-c", f'umask {umask}; exec "$@"', "masked"))
+            self.assertEqual(job.code, 0, job.err)
+            self.assertEqual(sorted(job.out.splitlines()), [f"[default{rank}]:{umask}" for rank in (0, 1)])
+            self.assertNotIn("warning", job.err)
+            for folder, _, files in os.walk(self.path(f"logs.{umask}")):
+                self.assertEqual(os.stat(folder).st_mode & 0o777, 0o700, folder)
+                for name in files:
+                    self.assertEqual(os.stat(os.path.join(folder, name)).st_mode & 0o777, 0o600, name)
+
     def test_stdin_is_inherited(self):
         path = self.write("in", "typed\n")
         with open(path) as stdin:

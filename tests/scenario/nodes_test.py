@@ -112,7 +112,7 @@ sys.exit(5 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RA
         self.write("go", "")
         self.assertEqual(self.end(first, second), [0, 0])
 
-    def test_the_agent_that_serves_may_open_more_files_than_the_workers(self):
+    def test_agents_may_open_more_files_than_the_workers(self):
         self.script("w.sh", 'ulimit -Sn >$CASE/soft.$NODE; ulimit -Hn >$CASE/hard.$NODE; touch $CASE/up.$NODE; sleep 300')
         nodes = [self.node(node, "--rdzv-conf", f"is_host={is_host}", "./w.sh", static=False,
                            wrap=("prlimit", "--nofile=500:600")) for node, is_host in enumerate(("true", "false"))]
@@ -121,7 +121,7 @@ sys.exit(5 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RA
         for node in nodes:
             with open(f"/proc/{node.agent()}/limits") as file:
                 limits += [line.split()[3:5] for line in file if line.startswith("Max open files")]
-        self.assertEqual(limits, [["600", "600"], ["500", "600"]])
+        self.assertEqual(limits, [["600", "600"], ["600", "600"]])
         for node in range(2):
             self.assertEqual((self.read(f"soft.{node}"), self.read(f"hard.{node}")), ("500\n", "600\n"))
         for node in nodes:
@@ -216,6 +216,23 @@ class Ends(NodesTest):
         self.assertEqual(self.end(first, second), [137, 3], second.err)
         self.assertIn("the agent that led the run was lost", second.err)
         self.assertIn(f"127.0.0.1:{self.port}: Connection refused", second.err)
+        self.assertIn("the logs are in ", second.err)
+
+    def test_what_failed_before_the_rendezvous_was_lost_is_reported(self):
+        self.script("w.sh", "touch $CASE/up.$NODE; until [ -e $CASE/go ]; do sleep 0.02; done\n"
+                            "[ $NODE = 0 ] && exec sleep 300\necho the dataset is empty >&2; exit 7")
+        first, second = self.node(0, "./w.sh"), self.node(1, "--max-restarts=3", "./w.sh")
+        self.wait_for_files("up.0", "up.1")
+        os.kill(first.agent(), signal.SIGSTOP)
+        self.write("go", "")
+        self.assertEqual(self.end(second), [3], second.err)
+        self.assertIn("the dataset is empty", second.err)
+        self.assertRegex(second.err, "exit ?code *:? *7")
+        logs = second.err.split("the logs are in ")[1].splitlines()[0].split(";")[0]
+        with open(os.path.join(logs, "attempt_0", "failure.json")) as file:
+            self.assertEqual(json.load(file)["failures"][0]["exit_code"], 7)
+        os.kill(first.agent(), signal.SIGKILL)
+        self.end(first)
 
     def test_a_stopped_agent_is_lost(self):
         self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
@@ -230,7 +247,30 @@ class Ends(NodesTest):
         self.assertNotEqual(second.code, 0)
 
 
+    def test_a_leader_that_was_stopped_blames_itself(self):
+        self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
+        first, second = self.node(0, "./w.sh"), self.node(1, "./w.sh")
+        self.wait_for_files("up.0", "up.1")
+        agent = first.agent()
+        os.kill(agent, signal.SIGSTOP)
+        self.assertEqual(self.end(second), [3], second.err)
+        os.kill(agent, signal.SIGCONT)
+        self.assertEqual(self.end(first), [3], first.err)
+        self.assertRegex(first.err, r"the rendezvous was lost: .*: this agent did not run for \d+\.\d s "
+                                    r"\(it was stopped, or the machine was suspended\)")
+        self.assertNotIn("does not answer", first.err)
+
+
 class Joining(NodesTest):
+    def test_the_trouble_with_each_endpoint_is_named(self):
+        ports = [free_port() for _ in range(3)]
+        job = self.start("--nnodes=2", "--rdzv-backend=c10d", "--rdzv-id=job",
+                         "--rdzv-endpoint=" + ",".join(f"127.0.0.1:{port}" for port in ports),
+                         "--rdzv-conf=is_host=false,join_timeout=3,read_timeout=3", "--no-python", "true")
+        self.assertEqual(self.end(job), [3], job.err)
+        for port in ports:
+            self.assertIn(f"127.0.0.1:{port}: Connection refused", job.err.splitlines()[-1])
+
     def test_interrupted_while_waiting(self):
         for static in (True, False):
             for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):

@@ -202,6 +202,26 @@ class Terminal(ScenarioTest):
         except OSError:
             pass
 
+    def test_output_that_cannot_be_written_is_kept_in_the_logs(self):
+        with open("/dev/full", "w") as full:
+            job = self.run_to_end("-n2", "-t3", "--no-python", "bash", "-c", "echo important; echo more", stdout=full)
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(job.err.count("cannot write to stdout: No space left on device"), 1, job.err)
+        logs = job.err.split("the logs are in ")[1].splitlines()[0].split(";")[0]
+        for rank in "01":
+            with open(os.path.join(logs, "attempt_0", rank, "stdout.log")) as file:
+                self.assertEqual(file.read(), "important\nmore\n")
+
+    def test_a_reader_that_has_left_is_no_trouble(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        job = self.run_to_end("-n2", "-t3", "--no-python", "echo", "important", stdout=writer)
+        os.close(writer)
+        self.assertEqual(job.code, 0, job.err)
+        self.assertNotIn("cannot write", job.err)
+        self.assertNotIn("the logs are in", job.err)
+        self.assert_tmp_empty()
+
     def test_interrupt_from_the_terminal(self):
         """Ctrl-C in a terminal reaches cpprun's group; workers have their own session and get it once."""
         self.script("w.sh", "trap 'echo INT >> $CASE/got; exit 0' INT; touch $CASE/up; sleep 300 & wait $!")

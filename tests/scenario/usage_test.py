@@ -29,10 +29,23 @@ class Accepted(ScenarioTest):
         self.assertEqual(self.count(env={"PET_NPROC_PER_NODE": "", "PET_MAX_RESTARTS": ""}), 1)  # empty is unset
 
     def test_what_cannot_be_printed(self):
-        for option in ("--help", "--print-completion=bash", "--dry-run"):
+        for option in ("--help", "--version", "--print-completion=bash", "--dry-run"):
             with open("/dev/full", "w") as full:
                 job = self.start(option, "--no-python", "true", stdout=full)
                 self.assertEqual(job.end(), 4, option)
+                self.assertRegex(job.err, r"^[^\n]*cannot write to stdout: No space left on device\n$")
+            reader, writer = os.pipe()
+            os.close(reader)
+            job = self.start(option, "--no-python", "true", stdout=writer)
+            os.close(writer)
+            self.assertEqual((job.end(), job.err), (4, ""), option)
+
+    def test_few_descriptors(self):
+        for most in range(8, 25):
+            job = self.run_to_end("-t3", "--no-python", "true",
+                                  wrap=("bash", "-c", f'ulimit -n {most}; exec "$@"', "limited"))
+            self.assertIn(job.code, (0, 4), f"{most}: {job.err}")
+            self.assertNotRegex(job.err, r"Bad file descriptor|\[system:|/include/", most)
 
     def test_cpus(self):
         cpus = len(os.sched_getaffinity(0))
@@ -52,6 +65,9 @@ class Accepted(ScenarioTest):
         words = ["--r=16", "-t", "3", "--nnodes", "9", "--help", "-h", "--", "-m", "--bogus", ""]
         job = self.run_to_end(self.script("w.sh", 'printf "%s\\n" "$@"'), *words)
         self.assertEqual(job.out, "".join(w + "\n" for w in words))
+
+    def test_an_empty_variable_for_temporary_files_counts_for_nothing(self):
+        self.assertEqual(self.count("-t", "3", env={"TMPDIR": "", "TMP": self.path("tmp")}), 1)
 
     def test_help_and_version(self):
         for flag in ("-h", "--help"):
@@ -162,6 +178,7 @@ class Refused(ScenarioTest):
         self.refused("--max-restarts", *true, env={"PET_MAX_RESTARTS": "yes"})
         self.refused("1 or 0", *true, env={"PET_STANDALONE": "maybe"})
         self.refused("TMPDIR", *true, env={"TMPDIR": "/no/such/folder"})
+        self.refused("'/no/such/folder' (TMP)", *true, env={"TMPDIR": "", "TMP": "/no/such/folder"})
         self.refused("unknown option --b\\x1b[31m\\x0ax", "--b\x1b[31m\nx", *true)
 
     def test_programs(self):

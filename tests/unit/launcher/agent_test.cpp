@@ -150,6 +150,40 @@ TEST_F(AgentTest, FailureUsesTheBudgetAndANewStoreEachTime) {
   EXPECT_EQ(stores_, 3);
 }
 
+// Has one round; then it is out of reach.
+class OneRound : public rendezvous::SoloRendezvous {
+ public:
+  using SoloRendezvous::SoloRendezvous;
+  awaitable<std::optional<rendezvous::RendezvousInfo>> next_rendezvous() override {
+    if (had_one_) throw rendezvous::RendezvousError(rendezvous::RendezvousError::Kind::Connection, "gone");
+    had_one_ = true;
+    co_return co_await SoloRendezvous::next_rendezvous();
+  }
+
+ private:
+  bool had_one_ = false;
+};
+
+TEST_F(AgentTest, AFailureIsStillKnownWhenTheRendezvousIsLost) {
+  spec_.max_restarts = 5;
+  for (const Fate fate : {Fate::Fail, Fate::Succeed}) {
+    FakeRunner runner(io_, {fate});
+    StopSignal stop_signal(io_, {SIGUSR1}, ::dup(pipe_[0]));
+    OneRound handler("10.1.1.1", 2, 5, [](const std::string& own_address) {
+      return rendezvous::StoreEndpoint{own_address, 77};
+    });
+    Agent agent(config_, spec_, handler, runner, stop_signal, folder_);
+    std::exception_ptr error;
+    asio::co_spawn(io_, agent.run(), [&](std::exception_ptr thrown, const RunResult&) { error = thrown; });
+    io_.run();
+    io_.restart();
+    EXPECT_EQ(error != nullptr, fate == Fate::Fail);
+    EXPECT_EQ(agent.has_failed(), fate == Fate::Fail);
+    ASSERT_EQ(agent.failure().has_value(), fate == Fate::Fail);
+    if (agent.failure()) EXPECT_EQ(agent.failure()->failures.size(), 1U);
+  }
+}
+
 TEST_F(AgentTest, WrongConfigurationIsNotTriedAgain) {
   spec_.max_restarts = 5;
   FakeRunner runner(io_, {Fate::RefuseConfiguration});

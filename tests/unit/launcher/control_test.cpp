@@ -307,6 +307,17 @@ TEST_F(Jobs, TakeThePlaceOfWhatADeadOneLeft) {
   EXPECT_EQ(listed_jobs(list_).at(0).folder, folder_.path() / "run");
 }
 
+// As a run makes it whose umask takes the owner's bits.
+TEST_F(Jobs, AListOfTooNarrowAModeIsRepaired) {
+  for (const int mode : {0000, 0500}) {
+    fs::create_directory(list_);
+    fs::permissions(list_, fs::perms(mode));
+    const FileDescriptor entry = enter(plan(4));
+    EXPECT_EQ(fs::status(list_).permissions(), fs::perms(0700));
+    leave(plan(4));
+  }
+}
+
 TEST_F(Jobs, OfAListThatOthersCanWriteToAreNone) {
   const FileDescriptor entry = enter(plan(4));
   fs::permissions(list_, fs::perms(0777));

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,6 +62,24 @@ TEST_F(Pages, EachAttemptHasFreshOnes) {
   EXPECT_FALSE(fs::exists(ProgressPages::page_file(folder_, 3, 0)));
   EXPECT_FALSE(fs::exists(ProgressPages::page_file(folder_, 3, 1)));
   ::munmap(page, CPPRUN_PROGRESS_PAGE_SIZE);
+}
+
+// Removing a folder takes a descriptor too.
+TEST_F(Pages, NothingIsLeftWhereDescriptorsRunOut) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the undefined-behaviour sanitizer opens pipes of its own";
+#endif
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const int next = ::dup(0);
+  ASSERT_GE(next, 0);
+  ::close(next);
+  const rlimit few{.rlim_cur = static_cast<rlim_t>(next) + 2, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  pages_.make(0, 8);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  EXPECT_EQ(pages_.file_of(0), "");
+  EXPECT_FALSE(fs::exists(folder_));
 }
 
 TEST_F(Pages, AWorkerThatCutsItsPageOffHarmsNobody) {

@@ -279,6 +279,23 @@ TEST(CoordinatorSuccession, ReportsThatDoNotFitTogetherHurtNobody) {
   EXPECT_NE(next.order("b").kind, Kind::Run);
 }
 
+TEST(CoordinatorSuccession, WhoWaitsForTheOthersLearnsWhoIsHere) {
+  CoordinatorRules rules;
+  rules.round = {1, 5};
+  rules.endpoints = 3;
+  rules.own_endpoint = 1;
+  const Coordinator::TimePoint now = Coordinator::TimePoint() + std::chrono::hours(1);
+  Coordinator coordinator(rules, now);
+  coordinator.hear(member("b", 1, 5, AgentState::Waiting), now);
+  coordinator.advance(now);
+  const std::string needed = "more than half of the 5 nodes of the last round are needed to go on without its leader; ";
+  EXPECT_EQ(coordinator.order("b").text, needed + "1 of 5 is here (host-b)");
+  coordinator.hear(member("c", 3, 5, AgentState::Waiting), now);
+  coordinator.advance(now);
+  EXPECT_EQ(coordinator.order("b").text, needed + "2 of 5 are here (host-b, host-c)");
+  EXPECT_FALSE(coordinator.leads());
+}
+
 TEST(CoordinatorSuccession, TheLastWordIsRepeated) {
   for (const bool well : {true, false}) {
     CoordinatorRules rules;
