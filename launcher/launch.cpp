@@ -216,6 +216,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
   const std::string& timers = guardianship.timer_file;
   if (!timers.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timers.c_str(), 1);  // for the workers
   bool keep_logs = false;
+  bool failed = false;
   int code = kGood;
   std::optional<AgentProcess> agent;
   // An error ended the run after an attempt that failed, and that tells more of it.
@@ -228,7 +229,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
     StackTools tools = find_stack_tools(own_folder(), spec.environment, spec.hostname);
     agent.emplace(config, command.interpreter, std::move(spec), folder, guardianship, seat, std::move(tools));
     const RunResult result = agent->run();
-    keep_logs = std::holds_alternative<Failed>(result);
+    keep_logs = failed = std::holds_alternative<Failed>(result);
     code = report(result, agent->abandoned());
   } catch (const UsageError& error) {
     code = fail("UsageError", error.what(), kWrongUsage);
@@ -240,7 +241,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
     code = fail("SystemError", rendezvous::error_text(error), kSystemRefused);
   }
   keep_logs = keep_logs || (agent && agent->leaves_logs());
-  const bool failed = agent && agent->failure();
+  failed = failed || (agent && agent->failure());
   agent.reset();
   if (keep_logs) {
     name_logs(folder, failed);

@@ -272,7 +272,7 @@ awaitable<std::optional<int>> Agent::stop_workers(std::optional<int> requested,
         co_await (std::move(stopped) || std::move(more) || std::move(fenced));
     if (first.index() == 0) co_return requested;
     if (first.index() == 2) {
-      spdlog::warn("who leads the run does not answer; the workers have less time to stop");
+      spdlog::warn("others may soon go on without this node; its workers have less time to stop");
       limit = std::get<2>(first);
       continue;
     }

@@ -161,7 +161,7 @@ class Succession(ElasticTest):
         os.kill(first.agent(), signal.SIGKILL)
         self.assertEqual(self.end(first, second), [137, 3])
         self.assertEqual(len(self.starts("b")), 1)
-        last = second.err.splitlines()[-1]
+        (last,) = [line for line in second.err.splitlines() if " cpprun error: " in line]
         self.assertEqual(last.count("more than half of the 2 nodes of the last round are needed"), 1, last)
         self.assertIn("1 of 2 is here (", last)
 

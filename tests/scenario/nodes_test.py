@@ -221,7 +221,8 @@ class Ends(NodesTest):
     def test_what_failed_before_the_rendezvous_was_lost_is_reported(self):
         self.script("w.sh", "touch $CASE/up.$NODE; until [ -e $CASE/go ]; do sleep 0.02; done\n"
                             "[ $NODE = 0 ] && exec sleep 300\necho the dataset is empty >&2; exit 7")
-        first, second = self.node(0, "./w.sh"), self.node(1, "--max-restarts=3", "./w.sh")
+        first = self.node(0, "./w.sh")
+        second = self.node(1, "--max-restarts=3", "--rdzv-conf=timeout=10", "./w.sh")
         self.wait_for_files("up.0", "up.1")
         os.kill(first.agent(), signal.SIGSTOP)
         self.write("go", "")

@@ -158,7 +158,7 @@ class Refused(ScenarioTest):
                 ("--max-restarts", "-1", "from 0 up"), ("--max-restarts", "1.5", "whole number"),
                 ("--max-restarts", "99999999999", "whole number"),
                 ("--hang-detection", "silence", "is not 'on', 'off' or a setting such as silence=60"),
-                ("--hang-detection", "silence=0", "silence=0 is not a positive number of seconds or 'off'"),
+                ("--hang-detection", "silence=0", "silence=0 is not a number of seconds from 0.1 up or 'off'"),
                 ("--monitor-interval", "0", "positive number of seconds"), ("--monitor-interval", "x", "positive"),
                 ("--start-method", "zzz", "spawn, fork or forkserver"), ("--rdzv-backend", "foo", "backend"),
                 ("--rdzv-conf", "a", "key=value"), ("--master-port", "65536", "to 65535"),

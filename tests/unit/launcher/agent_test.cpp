@@ -180,7 +180,9 @@ TEST_F(AgentTest, AFailureIsStillKnownWhenTheRendezvousIsLost) {
     EXPECT_EQ(error != nullptr, fate == Fate::Fail);
     EXPECT_EQ(agent.has_failed(), fate == Fate::Fail);
     ASSERT_EQ(agent.failure().has_value(), fate == Fate::Fail);
-    if (agent.failure()) EXPECT_EQ(agent.failure()->failures.size(), 1U);
+    if (agent.failure()) {
+      EXPECT_EQ(agent.failure()->failures.size(), 1U);
+    }
   }
 }
 
