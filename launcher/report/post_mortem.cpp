@@ -205,7 +205,7 @@ void add_ranks(Page& page, const Json& failures) {
     if (who.size() < 10) who.resize(10, ' ');
     std::string how = text.substr(0, tab) + "  ";
     if (how.size() < 14) how.resize(14, ' ');
-    page.wrapped("  " + who + how, text.substr(tab + 1), kRankIndent);
+    page.wrapped(who.insert(0, "  ").append(how), text.substr(tab + 1), kRankIndent);
   }
 }
 
