@@ -51,7 +51,8 @@ void add_differences(std::vector<std::string>& lines, const NamedValues& own, co
     const std::string here = shown(ours, name);
     const std::string there = shown(theirs, name);
     if (here != there && !differs_anyway(name))
-      lines.push_back(name + ": " + here + " here, " + there + " on " + where);
+      lines.push_back(
+          std::string(name).append(": ").append(here).append(" here, ").append(there).append(" on " + where));
   }
 }
 
