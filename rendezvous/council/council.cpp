@@ -29,7 +29,7 @@ constexpr std::chrono::seconds kReportLimit(10);
 constexpr std::size_t kMaxUnsent = 8U << 20;
 // For the agents to take the last word.
 constexpr std::chrono::milliseconds kFarewellLimit(5000);
-constexpr std::chrono::milliseconds kHandOverLimit(2000);
+constexpr std::chrono::milliseconds kHandOverLimit(10'000);
 constexpr std::chrono::milliseconds kHandOverPause(5);
 // Between two decisions: so many times what one takes, and the least that is worth a timer.
 constexpr int kPausePerDecision = 4;

@@ -7,7 +7,7 @@ namespace cpprun::rendezvous::walks {
 namespace {
 
 constexpr milliseconds kFarewellLimit(5000);
-constexpr milliseconds kHandOverLimit(2000);
+constexpr milliseconds kHandOverLimit(10000);
 
 CoordinatorRules rules_at(CoordinatorRules rules, int host) {
   rules.own_endpoint = host;
@@ -244,7 +244,7 @@ void Agent::close(const std::string& why) {
   membership_.go();
   link_.report_changed();
   link_.stop();
-  farewell_limit_ = now() + kFarewellLimit;
+  farewell_limit_ = now() + kHandOverLimit + kFarewellLimit;
   if (council_)
     council_->say_farewell("the agent that led the run has ended: " + why, now() + kHandOverLimit);
 }
