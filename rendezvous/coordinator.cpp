@@ -72,8 +72,14 @@ void Coordinator::lose(const std::string& id, TimePoint now) {
 }
 
 bool Coordinator::hands_over() const {
-  return contested() && (stage_ == Stage::Ending || stage_ == Stage::Offering ||
-                         (stage_ == Stage::Gathering && enough_alive()));
+  if (!contested()) return false;
+  if (stage_ == Stage::Running) {
+    return std::any_of(run_->ids.begin(), run_->ids.end(), [this](const std::string& id) {
+      const Peer* peer = alive(id);
+      return peer && peer->report.run.serial != run_->ticket.serial;
+    });
+  }
+  return stage_ == Stage::Ending || stage_ == Stage::Offering || (stage_ == Stage::Gathering && enough_alive());
 }
 
 void Coordinator::abandon(const std::string& why) {

@@ -165,7 +165,6 @@ class Coordinator {
   bool superseded(std::int64_t offered) const;
   bool lets_go(const Report& report) const;
   std::int64_t last_run() const;
-  std::int64_t last_accepted_by_all() const;
   std::set<int> present(const Reference& reference, const std::set<std::string>* of) const;
   bool more_than_half(const Reference& reference, const std::set<std::string>* of) const;
   std::string who_is_here(const Reference& reference) const;

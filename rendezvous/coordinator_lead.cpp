@@ -20,22 +20,6 @@ std::int64_t Coordinator::last_run() const {
   return ran;
 }
 
-// An offer that each of its nodes is known to have accepted may run, whether any of them was told so or not. It
-// takes the place of the rounds before it as one that ran does: its leader had more than half of those, and
-// whoever of these could choose another leader holds a place in it. 0: none.
-std::int64_t Coordinator::last_accepted_by_all() const {
-  std::int64_t last = 0;
-  for (const auto& [id, peer] : peers_) {
-    const Ticket& offered = peer.report.offered;
-    const auto holders = holders_.find(offered.serial);
-    if (offered.serial > last && holders != holders_.end() &&
-        static_cast<int>(holders->second.size()) == offered.nodes) {
-      last = offered.serial;
-    }
-  }
-  return last;
-}
-
 // Whether that offer can run no more, or is named by a later one as the round that it follows: a leader makes
 // another offer in one term only then.
 bool Coordinator::superseded(std::int64_t offered) const {
@@ -46,7 +30,7 @@ bool Coordinator::superseded(std::int64_t offered) const {
 }
 
 std::set<Coordinator::Reference> Coordinator::references() const {
-  const std::int64_t ran = std::max(last_run(), last_accepted_by_all());
+  const std::int64_t ran = last_run();
   std::map<std::int64_t, std::int64_t> last_of_term;
   for (const auto& [id, peer] : peers_) {
     std::int64_t& last = last_of_term[peer.report.offered.serial >> kOfferBits];
@@ -55,9 +39,7 @@ std::set<Coordinator::Reference> Coordinator::references() const {
   std::set<Reference> found;
   for (const auto& [id, peer] : peers_) {
     const Report& report = peer.report;
-    for (const Ticket& ticket : {report.run, report.offered}) {
-      if (ticket.serial != 0 && ticket.serial == ran) found.insert({ran, ticket.nodes});
-    }
+    if (report.run.serial != 0 && report.run.serial == ran) found.insert({ran, report.run.nodes});
     const std::int64_t last = last_of_term.at(report.offered.serial >> kOfferBits);
     if (report.offered.serial <= ran || report.offered.serial < last) continue;
     found.insert({report.offered.serial, report.offered.nodes});
