@@ -79,7 +79,8 @@ bool Coordinator::hands_over() const {
       return peer && peer->report.run.serial != run_->ticket.serial;
     });
   }
-  return stage_ == Stage::Ending || stage_ == Stage::Offering || (stage_ == Stage::Gathering && enough_alive());
+  return stage_ == Stage::Ending || stage_ == Stage::Offering ||
+         (stage_ == Stage::Gathering && enough_alive());
 }
 
 void Coordinator::abandon(const std::string& why) {

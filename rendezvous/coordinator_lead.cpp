@@ -51,7 +51,8 @@ std::set<Coordinator::Reference> Coordinator::references() const {
   return found;
 }
 
-// The ranks of the round's nodes that are here without workers, and among `of` if that is given, or have left.
+// The ranks of the round's nodes that are here without workers, and among `of` if that is given, or have
+// left.
 std::set<int> Coordinator::present(const Reference& reference, const std::set<std::string>* of) const {
   std::set<int> ranks;
   const auto holders = holders_.find(reference.serial);
@@ -144,7 +145,7 @@ void Coordinator::lead(TimePoint not_before) {
 
 void Coordinator::depose(const std::string& why) {
   if (contested() && (stage_ == Stage::Running || stage_ == Stage::Ending)) {  // leases are out
-    not_before_ = std::max(not_before_, lease(TimePoint::max()) + rules_.stop_margin);
+    not_before_ = std::max(not_before_, lease(advanced_ + rules_.death_limit) + rules_.stop_margin);
   }
   // What they have reported may be older than orders that are on their way: they are to come again.
   for (auto& [id, peer] : peers_) peer.was_led = true;
