@@ -143,7 +143,8 @@ void print_report(const FailureReport& report) {
 void name_logs(const RunFolder& folder, bool failed) {
   if (!folder.exists()) return;
   const std::string path = folder.path().string();
-  const std::string how = failed ? "; `cpprunctl explain " + shell_quoted(path) + "` explains the failure" : "";
+  const std::string how =
+      failed ? "; `cpprunctl explain " + shell_quoted(path) + "` explains the failure" : "";
   spdlog::info("the logs are in {}{}", path, how);
 }
 

@@ -50,8 +50,8 @@ class Coordinator {
   void conclude(std::optional<RoundEnd> end);
   // Nobody leads at that endpoint, for sure, nor is about to.
   void clear_endpoint(int endpoint) { cleared_.insert(endpoint); }
-  // The agents that go on without this process are about to have their next round: if it ended before, some of
-  // them might hold a place in it and others not, and nobody could tell whether it runs.
+  // The agents that go on without this process are about to have their next round: if it ended before, some
+  // of them might hold a place in it and others not, and nobody could tell whether it runs.
   bool hands_over() const;
   // This process ends: others may lead now or, where they cannot, are to know why it is over.
   void abandon(const std::string& why);

@@ -50,7 +50,8 @@ struct RoundEnd {
   bool final = false;    // no further round
   std::string sentence;  // why, for people
   std::string cause;     // why, for the other agents; opaque to the rendezvous
-  // Ranks of the round's nodes that were lost; of one that has left, where the others do not go on without it.
+  // Ranks of the round's nodes that were lost; of one that has left, where the others do not go on without
+  // it.
   std::vector<int> lost{};
 
   bool operator==(const RoundEnd&) const = default;

@@ -41,8 +41,8 @@ struct AgentSeat {
 
 // Forks. In the child runs `agent` and leaves the process with its result. In the parent passes every signal
 // on to the agent and returns the code to exit with. Signals are blocked from before the fork: the agent
-// unblocks those it handles. What both make they may read and remove, whatever the umask takes from others. Must be called before any thread is started. Throws std::system_error when the
-// system refuses.
+// unblocks those it handles. What both make they may read and remove, whatever the umask takes from others.
+// Must be called before any thread is started. Throws std::system_error when the system refuses.
 int run_guarded(const Guardianship& guardianship, const std::function<int(const AgentSeat&)>& agent);
 
 }  // namespace cpprun::launcher

@@ -64,8 +64,8 @@ struct FailureReport {
   std::string host;
   std::string run_id;
   int attempt = 0;
-  std::vector<WorkerFailure> failures{};    // of this node; not empty unless the cause lies elsewhere
-  std::optional<JobCause> elsewhere{};      // the root cause, where another agent reported it
+  std::vector<WorkerFailure> failures{};  // of this node; not empty unless the cause lies elsewhere
+  std::optional<JobCause> elsewhere{};    // the root cause, where another agent reported it
   std::vector<NodeWords> lost_nodes{};    // what those said last, as far as it is known
   std::optional<NodeWords> first_node{};  // what node 0 says of itself, where that is another
 };

@@ -288,7 +288,8 @@ TEST(CoordinatorSuccession, WhoWaitsForTheOthersLearnsWhoIsHere) {
   Coordinator coordinator(rules, now);
   coordinator.hear(member("b", 1, 5, AgentState::Waiting), now);
   coordinator.advance(now);
-  const std::string needed = "more than half of the 5 nodes of the last round are needed to go on without its leader; ";
+  const std::string needed =
+      "more than half of the 5 nodes of the last round are needed to go on without its leader; ";
   EXPECT_EQ(coordinator.order("b").text, needed + "1 of 5 is here (host-b)");
   coordinator.hear(member("c", 3, 5, AgentState::Waiting), now);
   coordinator.advance(now);
