@@ -216,7 +216,6 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
   warn_of_health_check();
   const std::string& timers = guardianship.timer_file;
   if (!timers.empty()) ::setenv("TORCHELASTIC_TIMER_FILE", timers.c_str(), 1);  // for the workers
-  bool keep_logs = false;
   bool failed = false;
   int code = kGood;
   std::optional<AgentProcess> agent;
@@ -230,7 +229,7 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
     StackTools tools = find_stack_tools(own_folder(), spec.environment, spec.hostname);
     agent.emplace(config, command.interpreter, std::move(spec), folder, guardianship, seat, std::move(tools));
     const RunResult result = agent->run();
-    keep_logs = failed = std::holds_alternative<Failed>(result);
+    failed = std::holds_alternative<Failed>(result);
     code = report(result, agent->abandoned());
   } catch (const UsageError& error) {
     code = fail("UsageError", error.what(), kWrongUsage);
@@ -241,8 +240,8 @@ int run_agent_process(const LaunchConfig& config, const WorkerCommand& command, 
     print_last_failure();
     code = fail("SystemError", rendezvous::error_text(error), kSystemRefused);
   }
-  keep_logs = keep_logs || (agent && agent->leaves_logs());
   failed = failed || (agent && agent->failure());
+  const bool keep_logs = failed || (agent && agent->leaves_logs());
   agent.reset();
   if (keep_logs) {
     name_logs(folder, failed);

@@ -165,7 +165,7 @@ class Coordinator {
   bool superseded(std::int64_t offered) const;
   bool lets_go(const Report& report) const;
   std::int64_t last_run() const;
-  std::set<int> present(const Reference& reference, const std::set<std::string>* of) const;
+  std::vector<int> present(const Reference& reference, const std::set<std::string>* of) const;
   bool more_than_half(const Reference& reference, const std::set<std::string>* of) const;
   std::string who_is_here(const Reference& reference) const;
   bool followed_by(const std::set<std::string>* of) const;

@@ -51,28 +51,30 @@ std::set<Coordinator::Reference> Coordinator::references() const {
   return found;
 }
 
-// The ranks of the round's nodes that are here without workers, and among `of` if that is given, or have
-// left.
-std::set<int> Coordinator::present(const Reference& reference, const std::set<std::string>* of) const {
-  std::set<int> ranks;
+// The ranks, in their order, of the round's nodes that are here without workers, and among `of` if that is
+// given, or have left.
+std::vector<int> Coordinator::present(const Reference& reference, const std::set<std::string>* of) const {
+  std::vector<int> ranks;
   const auto holders = holders_.find(reference.serial);
   if (holders == holders_.end()) return ranks;
+  ranks.reserve(holders->second.size());
   for (const auto& [rank, id] : holders->second) {
     const Peer* peer = alive(id);
     const bool waits = peer && !peer->was_led && peer->report.state == AgentState::Waiting;
-    if (left_.count(id) != 0 || (waits && (!of || of->count(id) != 0))) ranks.insert(rank);
+    if (left_.count(id) != 0 || (waits && (!of || of->count(id) != 0))) ranks.push_back(rank);
   }
   return ranks;
 }
 
 bool Coordinator::more_than_half(const Reference& reference, const std::set<std::string>* of) const {
-  const std::set<int> ranks = present(reference, of);
-  return is_quorum(static_cast<int>(ranks.size()), ranks.count(0) != 0, reference.nodes);
+  const std::vector<int> ranks = present(reference, of);
+  const bool lowest = !ranks.empty() && ranks.front() == 0;
+  return is_quorum(static_cast<int>(ranks.size()), lowest, reference.nodes);
 }
 
 // "1 of 3 is here (host1)", and who is missing, where this process has led that round.
 std::string Coordinator::who_is_here(const Reference& reference) const {
-  const std::set<int> ranks = present(reference, nullptr);
+  const std::vector<int> ranks = present(reference, nullptr);
   std::string here;
   std::size_t named = 0;
   for (const int rank : ranks) {
@@ -87,7 +89,7 @@ std::string Coordinator::who_is_here(const Reference& reference) const {
   std::string missing;
   named = 0;
   for (int rank = 0; rank < static_cast<int>(stood_down_from_->nodes.size()); ++rank) {
-    if (ranks.count(rank) != 0 || named++ >= kMostNames) continue;
+    if (std::binary_search(ranks.begin(), ranks.end(), rank) || named++ >= kMostNames) continue;
     missing += (missing.empty() ? "" : ", ") +
                describe(stood_down_from_->nodes[static_cast<std::size_t>(rank)], rank);
   }

@@ -166,7 +166,7 @@ awaitable<void> Agent::take_stacks(std::string why) {
 }
 
 awaitable<void> Agent::hear_last_words(GroupEvent event) {
-  if (!config_.last_words || !is_failure(event)) co_return;
+  if (!config_.last_words || !failed_) co_return;
   lost_nodes_ = lost_nodes(event, info_.group_rank);
   words_ = co_await config_.last_words(lost_nodes_);
 }

@@ -66,8 +66,9 @@ awaitable<void> LastWords::hear(store::Store& store, int node) {
   const bool is_lost = lost_.count(node) != 0;
   std::optional<NodeWords> words =
       text.size() <= kMostBytes ? node_words_from(text) : std::optional<NodeWords>();
-  const bool whole = words && words->node == node && !words->facts.versions.empty();
-  if (words && words->node == node) {
+  if (words && words->node != node) words.reset();
+  const bool whole = words && !words->facts.versions.empty();
+  if (words) {
     spdlog::debug("heard of node {}, said at {}", node, words->time);
     heard_[node] = std::move(*words);
   }

@@ -126,9 +126,8 @@ void ProgressPages::remove_abandoned(const std::string& root) {
 
 void ProgressPages::remove_abandoned() {
   remove_abandoned(kSharedMemory);
-  std::error_code error;
-  const fs::path temporary = fs::temp_directory_path(error);
-  if (!error) remove_abandoned(temporary.string());
+  const TemporaryFolder temporary = temporary_folder();
+  if (!temporary.error) remove_abandoned(temporary.path.string());
 }
 
 void ProgressPages::remove_files() {

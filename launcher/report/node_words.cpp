@@ -58,18 +58,21 @@ void add_differences(std::vector<std::string>& lines, const NamedValues& own, co
 
 }  // namespace
 
+std::string to_json(const NodeFacts& facts) {
+  const Json object = {{"versions", to_object(facts.versions)},
+                       {"limits", to_object(facts.limits)},
+                       {"environment", to_object(facts.environment)}};
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string to_json(const NodeWords& words) {
   Json ranks = Json::array();
   for (const RankWords& rank : words.ranks) {
     ranks.push_back({{"rank", rank.rank}, {"text", rank.text}, {"progress", rank.progress}});
   }
-  const Json object = {{"node", words.node},
-                       {"host", words.host},
-                       {"time", words.time},
-                       {"ranks", std::move(ranks)},
-                       {"versions", to_object(words.facts.versions)},
-                       {"limits", to_object(words.facts.limits)},
-                       {"environment", to_object(words.facts.environment)}};
+  Json object = {
+      {"node", words.node}, {"host", words.host}, {"time", words.time}, {"ranks", std::move(ranks)}};
+  object.update(Json::parse(to_json(words.facts)));
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -18,6 +18,9 @@ struct NodeFacts {
   NamedValues environment;  // variables that matter to a job, secrets hidden
 };
 
+// A JSON object of the three, each an object of its values.
+std::string to_json(const NodeFacts& facts);
+
 struct RankWords {
   int rank = 0;          // global
   std::string text;      // its progress, for people (worker::to_text)

@@ -23,12 +23,6 @@ constexpr std::size_t kRankIndent = 26;  // of what is said of ranks, behind who
 
 // ---- building
 
-Json to_object(const NamedValues& values) {
-  Json object = Json::object();
-  for (const auto& [name, value] : values) object[name] = value;
-  return object;
-}
-
 std::string why(const FailureReport& report) {
   if (report.elsewhere) return "it ended the attempt for all nodes; this node's workers did not cause it";
   const WorkerFailure& root = root_cause(report.failures);
@@ -315,9 +309,7 @@ std::string post_mortem_json(const FailureReport& report, const NodeFacts& node,
   object["stacks"] = stacks;
   object["differences"] =
       report.first_node ? differences(node, *report.first_node) : std::vector<std::string>();
-  object["node"]["versions"] = to_object(node.versions);
-  object["node"]["limits"] = to_object(node.limits);
-  object["node"]["environment"] = to_object(node.environment);
+  object["node"] = Json::parse(to_json(node));
   return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -26,6 +26,13 @@ class NodesTest(ScenarioTest):
             where = ["--rdzv-backend=c10d", "--rdzv-endpoint", f"127.0.0.1:{self.port}"]
         return self.start(*where, *arguments, env=environment, **options)
 
+    def two_that_run(self, *of_the_second):
+        """Nodes 0 and 1, whose workers are up and sleep."""
+        self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
+        nodes = self.node(0, "./w.sh"), self.node(1, *of_the_second, "./w.sh")
+        self.wait_for_files("up.0", "up.1")
+        return nodes
+
     def end(self, *jobs):
         for job in jobs:
             job.code = job.end()
@@ -188,9 +195,7 @@ class Ends(NodesTest):
         self.assertRegex(first.err, r"node 1 \(.*\) has not been heard of for 3 s; restarting all workers")
 
     def test_a_killed_node_without_restarts_left(self):
-        self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
-        first, second = self.node(0, "./w.sh"), self.node(1, "./w.sh")
-        self.wait_for_files("up.0", "up.1")
+        first, second = self.two_that_run()
         os.kill(second.agent(), signal.SIGKILL)
         self.assertEqual(self.end(first, second), [1, 137])
         self.assertIn("has not been heard of for 3 s; no restarts left", first.err)
@@ -209,9 +214,7 @@ class Ends(NodesTest):
             os.unlink(self.path("up.1"))
 
     def test_the_stores_host_killed(self):
-        self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
-        first, second = self.node(0, "./w.sh"), self.node(1, "--max-restarts=3", "./w.sh")
-        self.wait_for_files("up.0", "up.1")
+        first, second = self.two_that_run("--max-restarts=3")
         os.kill(first.agent(), signal.SIGKILL)
         self.assertEqual(self.end(first, second), [137, 3], second.err)
         self.assertIn("the agent that led the run was lost", second.err)
@@ -236,9 +239,7 @@ class Ends(NodesTest):
         self.end(first)
 
     def test_a_stopped_agent_is_lost(self):
-        self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
-        first, second = self.node(0, "./w.sh"), self.node(1, "./w.sh")
-        self.wait_for_files("up.0", "up.1")
+        first, second = self.two_that_run()
         agent = second.agent()
         os.kill(agent, signal.SIGSTOP)
         self.assertEqual(self.end(first), [1])
@@ -247,11 +248,8 @@ class Ends(NodesTest):
         self.end(second)
         self.assertNotEqual(second.code, 0)
 
-
     def test_a_leader_that_was_stopped_blames_itself(self):
-        self.script("w.sh", "touch $CASE/up.$NODE; exec sleep 300")
-        first, second = self.node(0, "./w.sh"), self.node(1, "./w.sh")
-        self.wait_for_files("up.0", "up.1")
+        first, second = self.two_that_run()
         agent = first.agent()
         os.kill(agent, signal.SIGSTOP)
         self.assertEqual(self.end(second), [3], second.err)

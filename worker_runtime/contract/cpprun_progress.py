@@ -14,8 +14,9 @@ not started by cpprun nothing happens. Importing this module also lets the agent
 threads, by a signal that nothing else uses.
 
 No call ends the script for what it is given: a number is made a whole one, anything is made a text; only an unknown
-phase raises ValueError. Calls may come from any thread; phase and section are the process's, meant for the thread that trains. Of a worker's
-processes the first that imports this owns the page for as long as it lives; children that it forks are silent.
+phase raises ValueError. Calls may come from any thread; phase and section are the process's, meant for the thread that
+trains. Of a worker's processes the first that imports this owns the page for as long as it lives; children that it
+forks are silent.
 """
 import faulthandler
 import mmap
